@@ -1,0 +1,257 @@
+"""The seams. Components know these protocols and never each other; `cairn.app` picks implementations."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int32
+
+from cairn.data.action import Action
+from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
+from cairn.data.observation import Observation
+from cairn.data.sample import Batch
+from cairn.data.task import RolloutPlan, Start, Task, Template
+from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, Trajectory, Turn
+
+# ── environments ──────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What an action came to."""
+
+    done: bool  # the environment ended the episode
+    message: str = ""  # what the agent must be told ("no element 7"); empty when the action was performed
+
+
+class Session(Protocol):
+    """One live GUI, used for one trajectory and then closed. Every failure outside is a `SessionError`."""
+
+    @property
+    def goal(self) -> str:
+        """The instruction, made concrete by the task's seed."""
+        ...
+
+    async def observe(self) -> Observation: ...
+
+    async def act(self, action: Action) -> Step:
+        """Perform `action` and let the interface settle. An impossible action is a message, never an error."""
+        ...
+
+    async def evidence(self) -> Evidence:
+        """What can be said of the state reached, for judging. May be called once the episode is over or cut."""
+        ...
+
+    async def snapshot(self) -> SnapshotId | None:
+        """Save the state; None where this session cannot."""
+        ...
+
+    async def close(self) -> None:
+        """Free everything. Idempotent, and safe after any failure."""
+        ...
+
+
+@runtime_checkable
+class ExpertSession(Session, Protocol):
+    """A session that also knows how its task is solved."""
+
+    async def expert_action(self) -> Action | None:
+        """The next action of a scripted expert in the present state; None where it knows none."""
+        ...
+
+
+class SessionFactory(Protocol):
+    """Opens sessions, at a task's root or at a snapshot. Warm browsers and containers are its own affair."""
+
+    @property
+    def capacity(self) -> int:
+        """How many sessions may be open at once; `open` waits for a free place."""
+        ...
+
+    async def open(self, task: Task, *, start: Start) -> Session: ...
+
+    async def close(self) -> None:
+        """Close whatever is still open. Idempotent."""
+        ...
+
+
+class Environment(SessionFactory, Protocol):
+    """A suite of task templates with the means to open them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def templates(self) -> Sequence[Template]: ...
+
+    def has_expert(self, template: Template) -> bool:
+        """Whether its sessions are `ExpertSession`s that can solve this template."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Screenshots and other bytes, stored once under their hash."""
+
+    def put(self, data: bytes) -> ImageId:
+        """Store `data` (a PNG, JPEG or WebP file) and return its sha256."""
+        ...
+
+    def get(self, image: ImageId) -> bytes:
+        """The bytes; `KeyError` where the id is unknown."""
+        ...
+
+
+# ── the policy ────────────────────────────────────────────────────────────────
+
+
+class Codec(Protocol):
+    """Between GUI space and token space. Pure: the same inputs give the same ids."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Tokens that end an answer."""
+        ...
+
+    @property
+    def forbidden_ids(self) -> frozenset[int]:
+        """Tokens that may never be sampled (image placeholders and other special tokens)."""
+        ...
+
+    @property
+    def max_answer_tokens(self) -> int: ...
+
+    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+        """What the policy is asked before the next turn, given the turns so far."""
+        ...
+
+    def parse(self, goal: str, token_ids: Int32[np.ndarray, " C"], seen: Observation) -> Action:
+        """The action that an answer holds; `Invalid`, with a reason for the policy, where it holds none."""
+        ...
+
+    def answer(self, goal: str, action: Action, seen: Observation) -> Int32[np.ndarray, " C"] | None:
+        """The answer that an expert would give for `action`, stop token included; None where it cannot be said."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How answers are drawn. Temperature 0 is greedy."""
+
+    temperature: float = 1.0
+    max_tokens: int = 64
+
+
+class Engine(Protocol):
+    """Samples from the current policy. Every failure is an `EngineError`."""
+
+    async def generate(self, prompt: Prompt, *, sampling: Sampling, seed: int) -> Completion:
+        """Sample one answer. `logprobs` are those of the distribution sampled from (at temperature 0: at 1)."""
+        ...
+
+    async def update(self, version: PolicyVersion) -> None:
+        """Serve the learner's newest weights under that version. Answers under way finish first."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerStep:
+    """What one optimiser step was like."""
+
+    version: PolicyVersion
+    loss: float
+    grad_norm: float  # before clipping
+    learning_rate: float
+    entropy: float  # mean over sampled tokens, nats
+    kl: float  # k3 of the new against the sampling policy, mean over sampled tokens, before the step
+    clipped: float  # share of sampled tokens at the clip
+    mismatch_mean: float  # |engine - learner| log-prob at the sampling version
+    mismatch_max: float
+    trained_tokens: int  # computed by the learner
+    seconds: float
+
+
+class Learner(Protocol):
+    """Turns a batch into the next policy. Never sees an environment."""
+
+    @property
+    def version(self) -> PolicyVersion: ...
+
+    def imitate(self, batch: Batch) -> LearnerStep:
+        """One step of maximum likelihood; `weights` are the tokens' weights."""
+        ...
+
+    def improve(self, batch: Batch) -> LearnerStep:
+        """One policy-gradient step; checks the alignment guard first."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write everything that `load` needs to go on bit for bit, and the model as `from_pretrained` reads it."""
+        ...
+
+    def load(self, path: Path) -> None: ...
+
+
+# ── judging, scheduling, storing ──────────────────────────────────────────────
+
+
+class Reward(Protocol):
+    """Judges a finished trajectory. A failure of the judge is a `VerifierError`."""
+
+    async def score(self, trajectory: Trajectory) -> float:
+        """1 is success; anything else is the reward of a failure."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Chooses where to learn and how far to roll out. Pure and deterministic: no browser, tensor or clock."""
+
+    def next_plan(self) -> RolloutPlan: ...
+
+    def observe(self, group: ScoredGroup) -> None: ...
+
+    def state_dict(self) -> Mapping[str, object]:
+        """JSON values only."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None: ...
+
+
+class TrajectoryStore(Protocol):
+    """The single, append-only record of what happened."""
+
+    def append(self, group: ScoredGroup) -> None:
+        """Durable on return: a kill -9 afterwards loses nothing of it."""
+        ...
+
+    def read(self) -> Iterable[ScoredGroup]: ...
+
+
+class Clock(Protocol):
+    """Time, so that a test can own it."""
+
+    def now(self) -> float:
+        """Seconds, monotonic."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+# ── events ────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something worth a line in the run's event log: `kind`, and JSON values."""
+
+    kind: str
+    fields: Mapping[str, str | int | float | bool | None]
+
+
+class EventSink(Protocol):
+    """Where events go: the run's JSONL file, TensorBoard, a progress bar."""
+
+    def emit(self, event: Event) -> None: ...
