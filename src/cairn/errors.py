@@ -3,6 +3,7 @@
 CairnError
 ├── ConfigError            the user's recipe, flag or file is wrong; names the key and the fix
 ├── SetupError             the machine lacks something (browser, model, permission, space); names it and the fix
+├── StoreError             a stored file is damaged; names it
 ├── InvariantError         our own data broke its contract; always a bug, never caught inside Cairn
 ├── CircuitOpenError       too large a share of rollouts failed outside: the run stops rather than train on survivors
 └── BoundaryError          something outside failed; recorded on the trajectory, never fatal to its siblings
@@ -26,6 +27,10 @@ class ConfigError(CairnError, ValueError):
 
 class SetupError(CairnError, RuntimeError):
     """The machine lacks something that the run needs."""
+
+
+class StoreError(CairnError, RuntimeError):
+    """A stored file is damaged or of another version."""
 
 
 class InvariantError(CairnError, AssertionError):

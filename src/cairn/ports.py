@@ -10,7 +10,7 @@ from jaxtyping import Int32
 
 from cairn.data.action import Action
 from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
-from cairn.data.observation import Observation
+from cairn.data.observation import Box, Observation
 from cairn.data.sample import Batch
 from cairn.data.task import RolloutPlan, Start, Task, Template
 from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, Trajectory, Turn
@@ -91,6 +91,18 @@ class Environment(SessionFactory, Protocol):
         ...
 
 
+@runtime_checkable
+class CalibratedEnvironment(Environment, Protocol):
+    """An environment that can prove its coordinates: it shows a target where it is told to."""
+
+    async def open_target(self, target: Box) -> Session:
+        """A page that is white but for a rectangle of magenta, (255, 0, 255), at `target`.
+
+        The rectangle is the page's only interactive element. `evidence().raw_reward` is 1 where the last click hit it.
+        """
+        ...
+
+
 class BlobStore(Protocol):
     """Screenshots and other bytes, stored once under their hash."""
 
@@ -130,8 +142,15 @@ class Codec(Protocol):
         """The action that an answer holds; `Invalid`, with a reason for the policy, where it holds none."""
         ...
 
-    def answer(self, goal: str, action: Action, seen: Observation) -> Int32[np.ndarray, " C"] | None:
-        """The answer that an expert would give for `action`, stop token included; None where it cannot be said."""
+    def primitive(self, action: Action, seen: Observation) -> Action:
+        """The first of what `action` takes in this codec's own actions (click a field, before typing into it)."""
+        ...
+
+    def answers(self, goal: str, action: Action, seen: Observation) -> Sequence[Int32[np.ndarray, " C"]]:
+        """Every answer that says the primitive `action`, stop token included, the plainest first; may be empty.
+
+        A click anywhere inside an element's box is the same click, so imitation may draw any of them.
+        """
         ...
 
 

@@ -1,12 +1,32 @@
 """What is trained on: flat token sequences. One type for each phase, so that nothing is filled in later."""
 
 from dataclasses import dataclass
+from enum import StrEnum, auto
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int32
 
 from cairn.data.ids import ImageId
 from cairn.errors import InvariantError
+
+
+class Aggregation(StrEnum):
+    """How token losses become one number. A sequence is one sample of one trajectory, before equal ones are merged."""
+
+    TOKEN_MEAN = auto()  # sum over tokens / tokens of the batch
+    SEQ_MEAN_TOKEN_SUM = auto()  # mean over sequences of the sum over tokens
+    SEQ_MEAN_TOKEN_MEAN = auto()  # mean over sequences of the mean over tokens
+    SEQ_MEAN_TOKEN_SUM_NORM = auto()  # sum over tokens / a constant
+    TRAJECTORY_MEAN = auto()  # mean over trajectories of the mean over turns of the mean over tokens
+
+
+class NoGradient(StrEnum):
+    """Why a group teaches nothing."""
+
+    ALL_SOLVED = auto()
+    ALL_FAILED = auto()
+    EQUAL_REWARDS = auto()  # neither all solved nor all failed, yet no two rewards differ
+    TOO_SMALL = auto()  # fewer than two members are left to compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,16 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seconds:
+    """Where the wall time of one episode went."""
+
+    opening: float = 0.0  # waiting for a free place included
+    environment: float = 0.0  # observe, act, evidence
+    engine: float = 0.0  # waiting for other prompts included
+    closing: float = 0.0
+
+
 _WITHOUT_EVIDENCE = frozenset({Ending.INFRASTRUCTURE_ERROR, Ending.CANCELLED})
 
 
@@ -99,6 +109,7 @@ class Trajectory:
     ending: Ending
     evidence: Evidence | None
     error: str | None  # of an infrastructure error: what failed, and where
+    seconds: Seconds = Seconds()
 
     def __post_init__(self) -> None:
         if (self.ending is Ending.INFRASTRUCTURE_ERROR) != (self.error is not None):

@@ -1,0 +1,155 @@
+"""A run, put together: environment, policy, rollouts, schedule and record, from one recipe."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cairn.algo import advantages
+from cairn.app.brain import Brain
+from cairn.config import ReinforcementOptions, RolloutOptions, RunConfig
+from cairn.data.sample import Aggregation
+from cairn.data.task import RolloutPlan, Template
+from cairn.data.trajectory import ScoredGroup
+from cairn.evaluate.run import Evaluator
+from cairn.loop.budget import Budget
+from cairn.loop.course import Course, CourseOptions, Measuring
+from cairn.loop.demonstrations import Demonstrations
+from cairn.loop.sync import SyncLoop
+from cairn.ports import Environment, EventSink, Sampling, Scheduler, TrajectoryStore
+from cairn.rewards.outcome import Success
+from cairn.rollout.breaker import CircuitBreaker
+from cairn.rollout.clock import LoopClock
+from cairn.rollout.episode import EpisodeRunner, Limits
+from cairn.rollout.group import GroupRunner, Judging
+from cairn.rollout.runner import RolloutRunner
+from cairn.rollout.samples import AdvantageFn
+from cairn.schedule.plans import RootPlans
+from cairn.schedule.round_robin import RoundRobin
+from cairn.schedule.variance import SuccessVariance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a run is made of, besides its recipe."""
+
+    environment: Environment
+    templates: Sequence[Template]
+    brain: Brain
+    store: TrajectoryStore
+    events: EventSink
+    folder: Path
+
+
+def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
+    """The whole run, not yet started."""
+    runner = build_runner(config, parts)
+    measured = config.evaluation
+    learning = config.reinforcement
+    loop = SyncLoop(
+        scheduler=_scheduler(config, parts.templates),
+        runner=runner,
+        advantages=_advantages(learning),
+        aggregation=Aggregation(learning.aggregation),
+        learner=parts.brain.learner,
+        engine=parts.brain.engine,
+        clock=LoopClock(),
+        events=parts.events,
+        groups_per_update=learning.groups_per_update,
+    )
+    demonstrations = Demonstrations(
+        runner=runner,
+        store=parts.store,
+        codec=parts.brain.codec,
+        events=parts.events,
+        templates=parts.templates,
+        per_template=config.demonstrations.per_template,
+        batch_size=config.imitation.batch_size,
+        seed=config.seed,
+    )
+    return Course(
+        loop=loop,
+        evaluator=build_evaluator(config, parts, runner),
+        templates=parts.templates,
+        demonstrate=demonstrations.curriculum,
+        options=CourseOptions(
+            imitation=Budget(updates=config.imitation.updates, minutes=config.imitation.minutes),
+            reinforcement=Budget(updates=learning.updates, minutes=learning.minutes),
+            control=control,
+            measuring=Measuring(
+                held_out=measured.per_template,
+                train=measured.train_per_template,
+                tries=measured.tries,
+                curve=measured.curve_per_template,
+                curve_seconds=60 * measured.curve_every_minutes,
+            ),
+            save_every=config.checkpoint_every_updates,
+        ),
+        folder=parts.folder,
+    )
+
+
+def build_runner(config: RunConfig, parts: Parts) -> RolloutRunner:
+    """Rollouts with the limits of the recipe; every group goes to the store the moment it is complete."""
+    options = config.rollout
+    episodes = EpisodeRunner(
+        sessions=parts.environment,
+        engine=parts.brain.engine,
+        codec=parts.brain.codec,
+        sampling=parts.brain.sampling,
+        limits=_limits(options),
+        clock=LoopClock(),
+        events=parts.events,
+    )
+    groups = GroupRunner(
+        episodes=episodes,
+        judging=Judging(reward=Success(), format_penalty=config.reinforcement.format_penalty),
+        breaker=CircuitBreaker(share=options.breaker_share, window=options.breaker_window),
+        places=asyncio.Semaphore(options.concurrency or parts.environment.capacity),
+        events=parts.events,
+        retries=options.retries,
+    )
+    return RolloutRunner(groups=groups, record=parts.store.append)
+
+
+def build_evaluator(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Evaluator:
+    """Evaluation with the run's own limits."""
+
+    async def play(plans: Sequence[RolloutPlan], sampling: Sampling) -> Sequence[ScoredGroup]:
+        episodes = replace(runner.groups.episodes, sampling=sampling)
+        return await replace(runner, groups=replace(runner.groups, episodes=episodes)).round(plans)
+
+    return Evaluator(play=play, sampling=parts.brain.sampling, seed=config.seed, max_turns=config.rollout.max_turns)
+
+
+def _limits(options: RolloutOptions) -> Limits:
+    return Limits(
+        sampled_tokens=options.max_tokens,
+        invalid_answers=options.invalid_limit,
+        episode_seconds=options.max_seconds,
+    )
+
+
+def _advantages(options: ReinforcementOptions) -> AdvantageFn:
+    match options.estimator:
+        case "grpo":
+            return lambda rewards: advantages.group_relative(rewards, scale="std")
+        case "dr_grpo":
+            return lambda rewards: advantages.group_relative(rewards, scale="none")
+        case "rloo":
+            return advantages.leave_one_out
+
+
+def _scheduler(config: RunConfig, templates: Sequence[Template]) -> Scheduler:
+    options = config.reinforcement
+    plans = RootPlans(
+        group_size=options.group_size,
+        seed=config.seed,
+        start_index=config.demonstrations.per_template,  # the tasks before it are known by heart
+        max_turns=config.rollout.max_turns,
+    )
+    match options.scheduler:
+        case "round_robin":
+            return RoundRobin(templates=templates, plans=plans)
+        case "variance":
+            return SuccessVariance(templates=templates, plans=plans)

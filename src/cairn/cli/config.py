@@ -1,0 +1,39 @@
+"""`cairn config`: what a recipe comes to."""
+
+from typing import Annotated
+
+import typer
+from rich.syntax import Syntax
+
+from cairn import config
+from cairn.cli.console import OUT, print_json, reported
+from cairn.cli.recipes import find
+
+app = typer.Typer(no_args_is_help=True, help="Look at recipes.")
+
+
+@app.command()
+def show(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or the path of a .toml file.")],
+    *,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key; may be repeated.")
+    ] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Only what differs from the defaults.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON instead.")] = False,
+) -> None:
+    """Show the resolved configuration of a recipe.
+
+    Example: cairn config show quickstart --diff
+    """
+    with reported():
+        run = config.load(find(recipe), overrides or ())
+    defaults = dict(config.leaves(config.RunConfig()))
+    kept = {k: v for k, v in config.leaves(run) if not diff or defaults.get(k) != v}
+    if as_json:
+        print_json(kept)
+    elif diff:
+        for key, value in kept.items():
+            OUT.print(f"{key} = {value}   [dim]default {defaults.get(key, 'unset')}[/]", markup=True)
+    else:
+        OUT.print(Syntax(config.to_toml(run), "toml", background_color="default"))

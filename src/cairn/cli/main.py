@@ -1,0 +1,32 @@
+"""The command line. Heavy libraries are imported inside the commands that need them, so that help is instant."""
+
+from typing import Annotated
+
+import typer
+
+import cairn
+from cairn.cli import config
+
+app = typer.Typer(
+    name="cairn",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Train GUI agents by reinforcement learning in real environments.\n\n"
+    "Start with [bold]cairn doctor[/], then [bold]cairn train quickstart[/].",
+)
+app.add_typer(config.app, name="config")
+
+
+@app.callback(invoke_without_command=True)
+def root(*, version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """Options of the program itself."""
+    if version:
+        typer.echo(cairn.__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point."""
+    app()

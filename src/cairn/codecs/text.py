@@ -1,0 +1,187 @@
+"""Pages and actions as short text, for any causal language model with a tokenizer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Int32
+
+from cairn.codecs.text_grammar import format_action, parse_action, shown_label
+from cairn.data.action import (
+    Action,
+    Click,
+    DoubleClick,
+    Drag,
+    Hover,
+    Invalid,
+    LongPress,
+    Point,
+    RightClick,
+    Scroll,
+    Target,
+    Type,
+)
+from cairn.data.observation import Element, Observation
+from cairn.data.trajectory import Prompt, Turn
+
+
+class TextTokenizer(Protocol):
+    """What a codec needs of a tokenizer."""
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end a text (end of sequence, end of turn)."""
+        ...
+
+    @property
+    def newline_ids(self) -> frozenset[int]:
+        """Every token whose text holds a line break."""
+        ...
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Every token that is not ordinary text, the ends included."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`, with no special tokens added."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of `token_ids`, special tokens left out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLimits:
+    """How much of a page is shown. What is left out is counted in the prompt."""
+
+    elements: int = 40
+    texts: int = 12  # of which may be text that is only there to be read
+    label: int = 30  # characters
+    characters: int = 1200  # of all lines together
+    actions: int = 3  # past ones
+
+
+class TextCodec:
+    """Implements `Codec`: a prompt of goal, page and past actions; an answer of one line.
+
+    Only the newest page is shown; of earlier turns, the actions alone. Each turn is a sample of its own, with exactly
+    the ids that were sampled from.
+    """
+
+    def __init__(
+        self, *, tokenizer: TextTokenizer, limits: PageLimits | None = None, max_answer_tokens: int = 32
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._limits = limits or PageLimits()
+        self._max_answer_tokens = max_answer_tokens
+        self._newline = tokenizer.encode("\n")[0]
+        self._stops = tokenizer.end_ids | tokenizer.newline_ids
+        self._forbidden = tokenizer.special_ids - tokenizer.end_ids
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        return self._stops
+
+    @property
+    def forbidden_ids(self) -> frozenset[int]:
+        return self._forbidden
+
+    @property
+    def max_answer_tokens(self) -> int:
+        return self._max_answer_tokens
+
+    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+        lines = [f"Goal: {' '.join(goal.split())}", page_text(seen, self._limits), past_text(turns, seen, self._limits)]
+        ids = self._tokenizer.encode("\n".join([*(line for line in lines if line), "Act:"]))
+        return Prompt(token_ids=np.array(ids, np.int32), images=())
+
+    def parse(self, goal: str, token_ids: Int32[np.ndarray, " C"], seen: Observation) -> Action:
+        del goal, seen
+        ids = [int(i) for i in token_ids]
+        if ids[-1] not in self._stops:
+            return Invalid(self._tokenizer.decode(ids), "the answer was cut before its line ended")
+        return parse_action(self._tokenizer.decode(ids).split("\n", 1)[0])
+
+    def primitive(self, action: Action, seen: Observation) -> Action:
+        """Every action is one line."""
+        del seen
+        return action
+
+    def answers(self, goal: str, action: Action, seen: Observation) -> Sequence[Int32[np.ndarray, " C"]]:
+        del goal
+        line = format_action(action, seen)
+        if line is None:
+            return ()
+        return (np.array([*self._tokenizer.encode(f" {line}"), self._newline], np.int32),)
+
+
+def page_text(seen: Observation, limits: PageLimits) -> str:
+    """The page, one element a line: `okay [3] button`; text that is only there to be read as `- text`."""
+    lines: list[str] = []
+    texts = characters = left_out = 0
+    for element in seen.elements:
+        line = _line(element, limits)
+        if not line:
+            continue
+        texts += not element.interactive
+        full = len(lines) >= limits.elements or characters + len(line) > limits.characters
+        if full or (texts > limits.texts and not element.interactive):
+            left_out += 1
+            continue
+        lines.append(line)
+        characters += len(line) + 1
+    if left_out:
+        lines.append(f"({left_out} more)")
+    return "\n".join(lines)
+
+
+def _line(element: Element, limits: PageLimits) -> str:
+    label = shown_label(element.label, longest=limits.label)
+    if not element.interactive:
+        text = shown_label(element.label, longest=3 * limits.label)
+        return f"- {text}" if text else ""
+    parts = [label, f"[{element.id}]", element.role]
+    if element.value:
+        parts.append(f'= "{shown_label(element.value, longest=limits.label)}"')
+    parts += ["on" if state == "checked" else state for state in element.states]
+    return " ".join(part for part in parts if part)
+
+
+def past_text(turns: Sequence[Turn], seen: Observation, limits: PageLimits) -> str:
+    """The last actions by label, since numbers change from page to page, and what the last one came to."""
+    recent = turns[-limits.actions :] if limits.actions else ()
+    lines = [f"Past: {'; '.join(_brief(t.action, t.observation) for t in recent)}"] if recent else []
+    if seen.message:
+        lines.append(f"Note: {' '.join(seen.message.split())[:120]}")
+    return "\n".join(lines)
+
+
+def _brief(action: Action, seen: Observation) -> str:
+    if isinstance(action, Invalid):
+        return "an answer that said no action"
+    said = " ".join(_words(action, seen)) or format_action(action, seen) or "something"
+    return " ".join(said.split())[:60]
+
+
+def _words(action: Action, seen: Observation) -> Iterator[str]:
+    match action:
+        case Click(target) | DoubleClick(target) | RightClick(target) | LongPress(target) | Hover(target):
+            yield from ((format_action(action, seen) or "").partition(" ")[0], _name(target, seen))
+        case Drag(source, target):
+            yield from ("drag", _name(source, seen), "to", _name(target, seen))
+        case Type(text, target):
+            yield from ("type", *(() if target is None else (_name(target, seen),)), f'"{shown_label(text)}"')
+        case Scroll(_, dx, dy):
+            yield from ("scroll", ("down" if dy > 0 else "up") if dy else ("right" if dx > 0 else "left"))
+        case _:
+            return
+
+
+def _name(target: Target, seen: Observation) -> str:
+    if isinstance(target, Point):
+        return f"({round(1000 * target.x)}, {round(1000 * target.y)})"
+    element = seen.element(target)
+    return "" if element is None else (shown_label(element.label) or element.role)

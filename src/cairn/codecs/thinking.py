@@ -1,0 +1,116 @@
+"""Think, then act: the codec of larger chat models, over the model's own chat template."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Int32
+
+from cairn.codecs.text import PageLimits, TextTokenizer, page_text, past_text
+from cairn.codecs.text_grammar import format_action, parse_action
+from cairn.data.action import Action, Invalid
+from cairn.data.observation import Observation
+from cairn.data.trajectory import Prompt, Turn
+from cairn.errors import ConfigError
+
+_ACTION = re.compile(r"<action>(?P<line>.*?)</action>", re.DOTALL)
+_SHAPE = "answer with <think>…</think><action>…</action>"
+_SYSTEM = """You operate a graphical interface to reach a goal. Each turn you see the page and say one action.
+First think briefly, then act: <think>your thoughts</think><action>one action</action>
+Actions, by an element's label and [number], or by (x, y) in thousandths of the screen:
+click label [3] · double_click · right_click · long_press · hover · type label [2] "text" · type "text" ·
+drag label [4] to label [7] · scroll down label [5] · key Enter · open what · back · home · wait 1 ·
+answer "text" · finish · finish infeasible"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a chat."""
+
+    role: str
+    content: str
+
+
+class ChatTokenizer(TextTokenizer, Protocol):
+    """A tokenizer that comes with a chat template."""
+
+    def chat(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of the conversation, up to where the model's turn begins."""
+        ...
+
+
+class ThinkingCodec:
+    """Implements `Codec` for chat models: free thought, then one action in the grammar of `text_grammar`.
+
+    `screenshot` is the text that stands for one image in the model's prompts, all of its placeholder tokens included;
+    None for a model that cannot see. As in `TextCodec`, only the newest page is shown.
+    """
+
+    def __init__(
+        self,
+        *,
+        tokenizer: ChatTokenizer,
+        limits: PageLimits | None = None,
+        screenshot: str | None = None,
+        max_answer_tokens: int = 512,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._limits = limits or PageLimits(elements=120, texts=60, label=60, characters=6000, actions=8)
+        self._screenshot = screenshot
+        self._max_answer_tokens = max_answer_tokens
+        # a model may have its own thinking tags as special tokens
+        marks = {i for tag in ("<think>", "</think>") for i in (tokenizer.encode(tag),) if len(i) == 1 for i in i}
+        self._forbidden = tokenizer.special_ids - tokenizer.end_ids - marks
+        self._end = min(tokenizer.end_ids)
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        return self._tokenizer.end_ids
+
+    @property
+    def forbidden_ids(self) -> frozenset[int]:
+        return self._forbidden
+
+    @property
+    def max_answer_tokens(self) -> int:
+        return self._max_answer_tokens
+
+    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+        images = ()
+        parts = [f"Goal: {goal.strip()}", page_text(seen, self._limits), past_text(turns, seen, self._limits)]
+        if self._screenshot is not None:
+            if seen.image is None:
+                raise ConfigError("this codec shows screenshots: let the environment take them")
+            images = (seen.image,)
+            parts.insert(0, self._screenshot)
+        content = "\n".join(part for part in parts if part)
+        ids = self._tokenizer.chat((Message(role="system", content=_SYSTEM), Message(role="user", content=content)))
+        return Prompt(token_ids=np.array(ids, np.int32), images=images)
+
+    def parse(self, goal: str, token_ids: Int32[np.ndarray, " C"], seen: Observation) -> Action:
+        del goal, seen
+        ids = [int(i) for i in token_ids]
+        text = self._tokenizer.decode(ids)
+        acted = text.rpartition("</think>")[2]
+        found = _ACTION.findall(acted)
+        if len(found) == 1:
+            return parse_action(found[0])
+        if ids[-1] not in self._tokenizer.end_ids:
+            return Invalid(text, "the answer was cut before it said an action; think more briefly")
+        return Invalid(text, f"{_SHAPE}, with one action" if found else _SHAPE)
+
+    def primitive(self, action: Action, seen: Observation) -> Action:
+        """Every action is one answer."""
+        del seen
+        return action
+
+    def answers(self, goal: str, action: Action, seen: Observation) -> Sequence[Int32[np.ndarray, " C"]]:
+        """The action without a thought: experts give none."""
+        del goal
+        line = format_action(action, seen)
+        if line is None:
+            return ()
+        ids = [*self._tokenizer.encode(f"<think></think><action>{line}</action>"), self._end]
+        return (np.array(ids, np.int32),)

@@ -1,0 +1,252 @@
+"""The run's configuration: one frozen tree, read from a TOML recipe. Imports no component and no heavy library."""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cairn.errors import ConfigError
+
+Toml: TypeAlias = "str | int | float | bool | list[Toml] | dict[str, Toml]"
+"""What a TOML file can hold, but for dates."""
+
+
+class Table(BaseModel):
+    """A TOML table: frozen, and strict about unknown keys and types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class EnvironmentOptions(Table):
+    """Where the agent acts."""
+
+    name: Literal["miniwob", "scripted"] = "miniwob"
+    templates: list[str] = Field(default_factory=list)
+    """Task names without the environment's prefix, as `cairn env tasks NAME` lists them."""
+    browsers: int = Field(default=2, ge=1)
+    pages_per_browser: int = Field(default=4, ge=1, le=8)
+    browser: str | None = None
+    """Path of a Chrome or Chromium; default: the best one found."""
+    accessibility: bool = False
+    """Also read the accessibility tree (slower; no shipped codec needs it)."""
+
+
+class PolicyOptions(Table):
+    """The model and how it reads and answers."""
+
+    model: Literal["pixel", "smollm2", "path"] = "pixel"
+    path: str | None = None
+    """A local Hugging Face directory, for `model = "path"`."""
+    codec: Literal["pixel", "text", "thinking"] = "pixel"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the engine's copy; the learner's master weights are float32."""
+    autocast: bool = False
+    """Learner computes in bfloat16 under autocast."""
+    threads: int = Field(default=2, ge=1)
+    token_budget: int = Field(default=8192, ge=1)
+    """Tokens (padding included) that the learner computes at once; more are accumulated. Only memory depends on it."""
+    temperature: float = Field(default=1.0, gt=0)
+    max_answer_tokens: int | None = Field(default=None, ge=1)
+    """Default: the codec's own limit."""
+
+
+class DemonstrationOptions(Table):
+    """What the scripted experts show."""
+
+    per_template: int = Field(default=30, ge=0)
+
+
+class OptimizerOptions(Table):
+    """AdamW with linear warm-up and a constant rate."""
+
+    learning_rate: float = Field(default=1e-4, gt=0)
+    warmup_steps: int = Field(default=10, ge=0)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+
+
+class ImitationOptions(Table):
+    """Behaviour cloning on the demonstrations."""
+
+    minutes: float | None = Field(default=None, gt=0)
+    updates: int | None = Field(default=None, ge=0)
+    batch_size: int = Field(default=32, ge=1)
+    """Turns in an update."""
+    optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+
+
+class ReinforcementOptions(Table):
+    """Group-relative policy gradient."""
+
+    minutes: float | None = Field(default=None, gt=0)
+    updates: int | None = Field(default=None, ge=0)
+    groups_per_update: int = Field(default=8, ge=1)
+    group_size: int = Field(default=8, ge=2)
+    scheduler: Literal["round_robin", "variance"] = "variance"
+    estimator: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    aggregation: Literal[
+        "token_mean", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm", "trajectory_mean"
+    ] = "trajectory_mean"
+    """`trajectory_mean` is M-GRPO's triple mean."""
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
+    clip_high: float = Field(default=0.28, gt=0)
+    kl: float = Field(default=0.0, ge=0)
+    """Weight of the KL (k3) to the policy at the end of imitation; 0: no reference model is kept."""
+    entropy: float = Field(default=0.0, ge=0)
+    epochs: int = Field(default=1, ge=1)
+    """Passes over one round of rollouts."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimiser steps in a pass."""
+    format_penalty: float = Field(default=0.0, ge=0)
+    """Taken from the reward of a trajectory that ended in a format error."""
+    optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+
+
+class RolloutOptions(Table):
+    """Limits of one trajectory, and what is done about outside failures."""
+
+    concurrency: int | None = Field(default=None, ge=1)
+    """Trajectories in flight; default: as many as the environment has places."""
+    max_turns: int | None = Field(default=None, ge=1)
+    """Default: the template's own."""
+    max_tokens: int = Field(default=4096, ge=1)
+    """Sampled tokens in a trajectory."""
+    max_seconds: float = Field(default=120.0, gt=0)
+    invalid_limit: int = Field(default=1, ge=1)
+    """The invalid answer that ends a trajectory; earlier ones get a message."""
+    retries: int = Field(default=2, ge=0)
+    """Of a trajectory lost to an outside failure, each on another session."""
+    breaker_share: float = Field(default=0.5, gt=0, le=1)
+    """The run stops when this share of the last `breaker_window` trajectories was lost outside."""
+    breaker_window: int = Field(default=64, ge=1)
+
+
+class EvaluationOptions(Table):
+    """Episodes on held-out seeds."""
+
+    per_template: int = Field(default=40, ge=1)
+    """Held-out tasks for each template, sampled (T = 1) and greedy alike."""
+    train_per_template: int = Field(default=0, ge=0)
+    tries: int = Field(default=1, ge=1)
+    """Sampled tries of each task, for Avg@k and Pass@k."""
+    curve_per_template: int = Field(default=0, ge=0)
+    """Held-out tasks for the points between the ends of the learning curve; 0: none."""
+    curve_every_minutes: float = Field(default=3.0, gt=0)
+
+
+class RunConfig(Table):
+    """Everything that a run depends on."""
+
+    seed: int = Field(default=0, ge=0)
+    environment: EnvironmentOptions = Field(default_factory=EnvironmentOptions)
+    policy: PolicyOptions = Field(default_factory=PolicyOptions)
+    demonstrations: DemonstrationOptions = Field(default_factory=DemonstrationOptions)
+    imitation: ImitationOptions = Field(default_factory=ImitationOptions)
+    reinforcement: ReinforcementOptions = Field(default_factory=ReinforcementOptions)
+    rollout: RolloutOptions = Field(default_factory=RolloutOptions)
+    evaluation: EvaluationOptions = Field(default_factory=EvaluationOptions)
+    checkpoint_every_updates: int = Field(default=10, ge=1)
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a recipe; `overrides` are `table.key=value`, the value in TOML. Errors name the key and the nearest one."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    for override in overrides:
+        _apply(tree, override)
+    return parse(tree, origin=str(path))
+
+
+def parse(tree: dict[str, Toml], *, origin: str) -> RunConfig:
+    """Validate a tree of TOML values."""
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        lines = [_explain(".".join(map(str, e["loc"])), e["type"], e["msg"]) for e in error.errors()]
+        raise ConfigError(f"{origin}: " + "; ".join(lines)) from error
+
+
+def leaves(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Every key with its value in TOML; unset optional keys are left out."""
+    yield from _walk(config.model_dump(exclude_none=True), "")
+
+
+def to_toml(config: RunConfig) -> str:
+    """The whole resolved configuration; `load` reads it back to an equal one."""
+    lines: list[str] = []
+    table = ""
+    for key, value in sorted(leaves(config), key=lambda kv: (kv[0].rpartition(".")[0], kv[0])):
+        parent, _, name = key.rpartition(".")
+        if parent != table:
+            table = parent
+            lines += ["", f"[{parent}]"]
+        lines.append(f"{name} = {value}")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def known_keys() -> tuple[str, ...]:
+    """Every key that a recipe may hold, dotted."""
+    return tuple(_fields(RunConfig, ""))
+
+
+def _fields(table: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, info in table.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _fields(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _explain(key: str, kind: str, message: str) -> str:
+    if kind != "extra_forbidden":
+        return f"{key}: {message[0].lower()}{message[1:]}"
+    near = difflib.get_close_matches(key, known_keys(), n=1, cutoff=0.5)
+    return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _apply(tree: dict[str, Toml], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {override}: expected key=value, as in reinforcement.group_size=16")
+    try:
+        value: Toml = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word is a string: --set policy.codec=text
+    *parents, name = key.strip().split(".")
+    node = tree
+    for parent in parents:
+        child = node.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"--set {override}: {parent} is not a table")
+        node = child
+    node[name] = value
+
+
+def _walk(tree: dict[str, Toml], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _walk(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", _toml(value)
+
+
+def _toml(value: Toml) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case list():
+            return "[" + ", ".join(_toml(v) for v in value) + "]"
+        case _:
+            return str(value)

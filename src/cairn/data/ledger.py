@@ -1,0 +1,158 @@
+"""The ledger: what a run has spent and what it got for it, by purpose and template. Counted, never estimated."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+from typing import TypeAlias
+
+from cairn.data.action import Invalid
+from cairn.data.ids import TemplateId
+from cairn.data.sample import NoGradient
+from cairn.data.task import FromSnapshot, Purpose, Recorded
+from cairn.data.trajectory import ScoredGroup, Trajectory
+
+ALL_TEMPLATES = TemplateId("*")
+"""Where what belongs to no single template is counted."""
+
+
+class Quantity(StrEnum):
+    """What is counted. Every quantity is a sum, so that ledgers can be added up."""
+
+    GROUPS = auto()
+    ENVIRONMENT_STEPS = auto()  # actions sent to a live session
+    OPENS = auto()  # sessions asked for, at a root or at a snapshot
+    SAVES = auto()
+    RESTORES = auto()  # those opens that start from a snapshot
+    JUDGED = auto()  # trajectories that are evidence about the policy
+    SUCCESS = auto()
+    FAILURE = auto()
+    TRUNCATED = auto()
+    FORMAT_ERROR = auto()
+    INFRASTRUCTURE_ERROR = auto()  # every attempt counts
+    VERIFIER_ERROR = auto()
+    STALE = auto()
+    CANCELLED = auto()
+    PROMPT_TOKENS = auto()  # of every turn, shared prefixes included
+    RESPONSE_TOKENS = auto()
+    UPDATES = auto()
+    GROUPS_IN_UPDATES = auto()
+    SEQUENCES_IN_UPDATES = auto()  # before equal ones are merged
+    SAMPLES_IN_UPDATES = auto()  # after
+    ALL_SOLVED = auto()  # groups that gave no gradient, and why
+    ALL_FAILED = auto()
+    EQUAL_REWARDS = auto()
+    TOO_SMALL = auto()
+    STEPS_WITHOUT_GRADIENT = auto()  # environment steps of those groups
+    OPENING_SECONDS = auto()  # summed over episodes, which overlap
+    ENVIRONMENT_SECONDS = auto()
+    ENGINE_SECONDS = auto()
+    CLOSING_SECONDS = auto()
+    LEARNER_SECONDS = auto()
+
+
+FROM_UPDATES = frozenset(
+    {
+        Quantity.SAVES,
+        Quantity.UPDATES,
+        Quantity.GROUPS_IN_UPDATES,
+        Quantity.SEQUENCES_IN_UPDATES,
+        Quantity.SAMPLES_IN_UPDATES,
+        Quantity.ALL_SOLVED,
+        Quantity.ALL_FAILED,
+        Quantity.EQUAL_REWARDS,
+        Quantity.TOO_SMALL,
+        Quantity.STEPS_WITHOUT_GRADIENT,
+        Quantity.LEARNER_SECONDS,
+    }
+)
+"""What the stored groups do not tell; all else can be counted again from them."""
+
+LedgerKey: TypeAlias = tuple[Purpose, TemplateId, Quantity]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Sums by purpose, template and quantity; what is not there is 0."""
+
+    sums: Mapping[LedgerKey, float] = field(default_factory=dict[LedgerKey, float])
+
+    def __add__(self, other: "Ledger") -> "Ledger":
+        total = Counter[LedgerKey](self.sums)
+        total.update(other.sums)
+        return Ledger(sums=dict(total))
+
+    def total(self, quantity: Quantity, *, purpose: Purpose | None = None, template: TemplateId | None = None) -> float:
+        """The sum over every purpose and template, or over the one given."""
+        return sum(
+            value
+            for (of, at, what), value in self.sums.items()
+            if what is quantity and purpose in (None, of) and template in (None, at)
+        )
+
+
+def environment_steps(group: ScoredGroup) -> int:
+    """Actions that were sent to a live session, by the lost trajectories too."""
+    return sum(_steps(trajectory) for trajectory in _all(group))
+
+
+def of_groups(groups: Iterable[ScoredGroup]) -> Ledger:
+    """What rollouts took and came to."""
+    sums = Counter[LedgerKey]()
+    for group in groups:
+        line = Counter[Quantity]({Quantity.GROUPS: 1, Quantity.JUDGED: len(group.members)})
+        line.update(Quantity[result.outcome.name] for result in (*group.members, *group.lost))
+        for trajectory in _all(group):
+            line.update(_spent(trajectory))
+        for quantity, value in line.items():
+            if value:
+                sums[group.plan.purpose, group.plan.task.template.id, quantity] += value
+    return Ledger(sums=dict(sums))
+
+
+def of_update(
+    *, used: Iterable[ScoredGroup], idle: Iterable[tuple[ScoredGroup, NoGradient]], sequences: int, samples: int
+) -> Ledger:
+    """What one update was made of: the groups in it, and those that gave no gradient with the reason."""
+    sums = Counter[LedgerKey]()
+    for group in used:
+        sums[group.plan.purpose, group.plan.task.template.id, Quantity.GROUPS_IN_UPDATES] += 1
+    for group, why in idle:
+        purpose, template = group.plan.purpose, group.plan.task.template.id
+        sums[purpose, template, Quantity[why.name]] += 1
+        sums[purpose, template, Quantity.STEPS_WITHOUT_GRADIENT] += environment_steps(group)
+    if samples:
+        sums[Purpose.TRAIN, ALL_TEMPLATES, Quantity.UPDATES] += 1
+        sums[Purpose.TRAIN, ALL_TEMPLATES, Quantity.SEQUENCES_IN_UPDATES] += sequences
+        sums[Purpose.TRAIN, ALL_TEMPLATES, Quantity.SAMPLES_IN_UPDATES] += samples
+    return Ledger(sums=dict(sums))
+
+
+def of_learner(seconds: float) -> Ledger:
+    """Time spent in the learner."""
+    return Ledger(sums={(Purpose.TRAIN, ALL_TEMPLATES, Quantity.LEARNER_SECONDS): seconds})
+
+
+def _all(group: ScoredGroup) -> list[Trajectory]:
+    return [result.trajectory for result in (*group.members, *group.lost)]
+
+
+def _steps(trajectory: Trajectory) -> int:
+    if isinstance(trajectory.plan.start, Recorded):
+        return 0
+    return sum(not isinstance(turn.action, Invalid) for turn in trajectory.turns)
+
+
+def _spent(trajectory: Trajectory) -> dict[Quantity, float]:
+    seconds, start = trajectory.seconds, trajectory.plan.start
+    return {
+        Quantity.ENVIRONMENT_STEPS: _steps(trajectory),
+        Quantity.OPENS: not isinstance(start, Recorded),
+        Quantity.RESTORES: isinstance(start, FromSnapshot),
+        Quantity.PROMPT_TOKENS: sum(t.prompt.token_ids.shape[0] for t in trajectory.turns),
+        Quantity.RESPONSE_TOKENS: sum(t.completion.token_ids.shape[0] for t in trajectory.turns),
+        Quantity.OPENING_SECONDS: seconds.opening,
+        Quantity.ENVIRONMENT_SECONDS: seconds.environment,
+        Quantity.ENGINE_SECONDS: seconds.engine,
+        Quantity.CLOSING_SECONDS: seconds.closing,
+    }

@@ -1,0 +1,190 @@
+"""A browser of one's own: started, watched, measured, ended."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+
+from cairn.envs.chromium.connection import Connection
+from cairn.envs.chromium.discovery import BrowserBinary, Channel
+from cairn.envs.chromium.frames import DrawnFreely, DrawnOnCommand, FrameClock, Frames
+from cairn.envs.chromium.page import Page
+from cairn.envs.chromium.process import Supervised, spawn
+from cairn.errors import SessionError, SessionTimeoutError
+
+_START_SECONDS = 30.0
+_CLOSE_SECONDS = 3.0
+_SHARED_MEMORY_NEEDED = 512 << 20
+# LCD text would keep lists from scrolling in the compositor, and a wheel over one then blocks commanded frames for good.
+_FLAGS = (
+    "--remote-debugging-pipe", "--user-data-dir={scratch}/profile", "--disable-gpu", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--mute-audio", "--no-default-browser-check", "--disable-extensions", "--disable-default-apps",
+    "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
+    "--disable-background-timer-throttling", "--disable-ipc-flooding-protection", "--disable-smooth-scrolling",
+    "--force-color-profile=srgb", "--disable-lcd-text", "--force-device-scale-factor=1", "--font-render-hinting=none",
+    "--disable-quic", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability",
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--lang=en-US", "--password-store=basic",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AcceptCHFrame",
+)  # fmt: skip
+_ON_COMMAND = (
+    "--enable-begin-frame-control", "--run-all-compositor-stages-before-draw", "--disable-threaded-animation",
+    "--disable-threaded-scrolling", "--disable-checker-imaging", "--disable-new-content-rendering-timeout",
+)  # fmt: skip
+_FREELY = ("--headless=new", "--disable-gpu-vsync", "--disable-frame-rate-limit")
+
+
+class Browser:
+    """A running browser. What fails is a `SessionError`; its death fails all that waits on it at once."""
+
+    def __init__(self, *, binary: BrowserBinary, process: Supervised, connection: Connection) -> None:
+        self._binary = binary
+        self._process = process
+        self._connection = connection
+        self._clock = FrameClock()
+        self._world = files("cairn.envs.chromium").joinpath("world.js").read_text(encoding="utf-8")
+
+    @classmethod
+    async def start(cls, *, binary: BrowserBinary, root: Path, flags: Iterable[str] = ()) -> "Browser":
+        """Start a browser whose scratch data lies below `root`, and wait until it answers."""
+        process = spawn(_command(binary, flags), root=root, environment=_environment())
+        try:
+            connection = await Connection.open(
+                to_browser=process.to_program,
+                from_browser=process.from_program,
+                describe_end=lambda: _described_end(binary.path, process),
+            )
+            browser = cls(binary=binary, process=process, connection=connection)
+            await connection.call("Browser.getVersion", timeout=_START_SECONDS)
+        except BaseException:
+            await process.end()
+            raise
+        return browser
+
+    @property
+    def ended(self) -> asyncio.Future[str]:
+        """Resolves to the reason once the browser is gone."""
+        return self._connection.ended
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id, which is also that of the process group."""
+        return self._process.pid
+
+    @property
+    def scratch(self) -> Path:
+        """The directory that lives as long as the browser."""
+        return self._process.scratch
+
+    async def version(self) -> str:
+        """As in `Chrome/120.0`."""
+        return str((await self._connection.call("Browser.getVersion"))["product"])
+
+    async def new_page(self, *, width: int, height: int, script: str = "") -> Page:
+        """A tab in a cookie jar of its own; `script` runs before any other in each of its documents."""
+        on_command = self._binary.channel is Channel.SHELL
+        context = (await self._connection.call("Target.createBrowserContext"))["browserContextId"]
+        wanted: dict[str, object] = {
+            "url": "about:blank",
+            "width": width,
+            "height": height,
+            "browserContextId": context,
+        }
+        wanted |= {"enableBeginFrameControl": True} if on_command else {"newWindow": True}
+        target = (await self._connection.call("Target.createTarget", wanted))["targetId"]
+        attached = await self._connection.call("Target.attachToTarget", {"targetId": target, "flatten": True})
+        session = str(attached["sessionId"])
+        frames: Frames = (
+            DrawnOnCommand(connection=self._connection, session=session, clock=self._clock)
+            if on_command
+            else DrawnFreely(connection=self._connection, session=session)
+        )
+        page = Page(connection=self._connection, session=session, target=target, frames=frames)
+        await page.prepare(script=f"{self._world}\n{script}")
+        if not on_command:
+            metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+            await self._connection.call("Emulation.setDeviceMetricsOverride", metrics, session=session)
+        return page
+
+    async def close_page(self, page: Page) -> None:
+        """Close a tab."""
+        self._connection.unsubscribe(page.session)
+        await self._connection.call("Target.closeTarget", {"targetId": page.target}, timeout=_CLOSE_SECONDS)
+
+    def processes(self) -> list[int]:
+        """The browser's process ids, supervisor included."""
+        children: dict[int, list[int]] = {}
+        for pid, fields in _stats():
+            children.setdefault(int(fields[1]), []).append(pid)
+        found: list[int] = []
+        left = [self.pid]
+        while left:
+            pid = left.pop()
+            found.append(pid)
+            left += children.get(pid, [])
+        return found
+
+    def memory_mb(self) -> float:
+        """Proportional set size of all its processes."""
+        return sum(_pss_kb(pid) for pid in self.processes()) / 1024
+
+    def cpu_seconds(self) -> float:
+        """Processor time that its living processes have used."""
+        wanted = set(self.processes())
+        ticks = sum(int(fields[11]) + int(fields[12]) for pid, fields in _stats() if pid in wanted)
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    async def close(self) -> None:
+        """Ask it to end, then insist. Idempotent; nothing is left of its processes and files."""
+        if not self.ended.done():
+            with contextlib.suppress(SessionError, SessionTimeoutError):
+                await self._connection.call("Browser.close", timeout=_CLOSE_SECONDS)
+        self._connection.close()
+        await self._process.end()
+
+
+def _command(binary: BrowserBinary, flags: Iterable[str]) -> list[str]:
+    command = [str(binary.path), *_FLAGS, *(_ON_COMMAND if binary.channel is Channel.SHELL else _FREELY), *flags]
+    if os.geteuid() == 0:  # Chromium's sandbox refuses to run as root
+        command.append("--no-sandbox")
+    if not _shared_memory_suffices():
+        command.append("--disable-dev-shm-usage")
+    return [*command, "about:blank"]
+
+
+def _environment() -> dict[str, str]:
+    """What the browser sees of ours, with a fixed place and language so that pages look alike everywhere."""
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "USER", "FONTCONFIG_FILE")}
+    return {**kept, "TZ": "UTC", "LANG": "C.UTF-8", "LANGUAGE": "en_US"}
+
+
+def _shared_memory_suffices() -> bool:
+    try:
+        stat = os.statvfs("/dev/shm")  # noqa: S108 - the mount itself is asked about, nothing is written
+    except OSError:
+        return False
+    return stat.f_bavail * stat.f_frsize >= _SHARED_MEMORY_NEEDED
+
+
+def _described_end(path: Path, process: Supervised) -> str:
+    tail = process.stderr_tail()
+    last = tail.splitlines()[-1] if tail else ""
+    return f"the browser ({path.name}) ended" + (f"; its last words: {last}" if last else "")
+
+
+def _stats() -> Iterable[tuple[int, list[str]]]:
+    """Process id and the fields of /proc/PID/stat from the state on, for each process."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                yield int(entry.name), (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+
+
+def _pss_kb(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

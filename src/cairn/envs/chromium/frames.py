@@ -1,0 +1,130 @@
+"""When a page is drawn, and how its picture is taken: on command in the headless shell, freely elsewhere."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+from cairn.envs.chromium.connection import Connection, Reply
+from cairn.errors import SessionError, SessionTimeoutError
+
+T = TypeVar("T")
+
+_INTERVAL_MS = 1000 / 60
+_PATIENCE = 0.02  # seconds an input waits before a frame is drawn on its behalf
+_PICTURE: Reply = {"format": "png", "optimizeForSpeed": True}
+
+
+class Frames(Protocol):
+    """Draws one page."""
+
+    async def loaded(self) -> None:
+        """Bring the first frames of a new document behind us; those may show a part of it only."""
+        ...
+
+    async def drawn(self) -> None:
+        """Let what the compositor does by itself, such as scrolling, reach the page."""
+        ...
+
+    async def pump(self, waited: Awaitable[T]) -> T:
+        """Await something of the page that may come with a frame only."""
+        ...
+
+    async def screenshot(self) -> bytes:
+        """What the page looks like now, as PNG."""
+        ...
+
+
+class FrameClock:
+    """Frame times of one browser; they rise strictly over all of its pages, which take turns."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self._ticks = asyncio.get_running_loop().time() * 1000.0
+
+    def tick(self) -> float:
+        """The next frame's time, in ms."""
+        self._ticks += _INTERVAL_MS
+        return self._ticks
+
+
+class DrawnOnCommand:
+    """Frames under BeginFrameControl."""
+
+    def __init__(self, *, connection: Connection, session: str, clock: FrameClock) -> None:
+        self._connection = connection
+        self._session = session
+        self._clock = clock
+        self._last = b""
+
+    async def _draw(self, *, picture: bool) -> bytes:
+        async with self._clock.lock:
+            parameters: dict[str, object] = {"frameTimeTicks": self._clock.tick(), "interval": _INTERVAL_MS}
+            if picture:
+                parameters["screenshot"] = _PICTURE
+            reply = await self._connection.call(
+                "HeadlessExperimental.beginFrame", parameters, session=self._session, timeout=15.0
+            )
+        return base64.b64decode(reply.get("screenshotData", ""))
+
+    async def loaded(self) -> None:
+        self._last = b""
+        for _ in range(2):
+            await self._draw(picture=True)
+
+    async def drawn(self) -> None:
+        for _ in range(2):
+            await self._draw(picture=False)
+
+    async def pump(self, waited: Awaitable[T]) -> T:
+        future = asyncio.ensure_future(waited)
+        try:
+            while not (await asyncio.wait({future}, timeout=_PATIENCE))[0]:
+                await self._draw(picture=False)
+        except BaseException:
+            future.cancel()
+            raise
+        return future.result()
+
+    async def screenshot(self) -> bytes:
+        data = await self._draw(picture=True)
+        for _ in range(3):
+            if data or self._last:
+                break
+            data = await self._draw(picture=True)
+        # a frame without damage carries no picture: the page looks as it did
+        self._last = data or self._last
+        if not self._last:
+            raise SessionError("the browser draws frames without a picture")
+        return self._last
+
+
+class DrawnFreely:
+    """Frames of a browser that decides by itself when to draw."""
+
+    def __init__(self, *, connection: Connection, session: str) -> None:
+        self._connection = connection
+        self._session = session
+
+    async def loaded(self) -> None:
+        return
+
+    async def drawn(self) -> None:
+        painted = {"expression": "__cairnWorld.painted()", "awaitPromise": True}
+        await self._connection.call("Runtime.evaluate", painted, session=self._session)
+
+    async def pump(self, waited: Awaitable[T]) -> T:
+        return await waited
+
+    async def screenshot(self) -> bytes:
+        reply = await self._connection.call("Page.captureScreenshot", _PICTURE, session=self._session, timeout=15.0)
+        return base64.b64decode(reply["data"])
+
+
+async def bounded(waited: Awaitable[T], *, seconds: float, what: str) -> T:
+    """Await at most `seconds`; a `SessionTimeoutError` says what was waited for."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await waited
+    except TimeoutError as error:
+        raise SessionTimeoutError(f"waited {seconds:g} s for {what}") from error

@@ -1,0 +1,216 @@
+"""One tab: navigation, evaluation, trusted input, pictures. Every wait is bounded and says what it waited for."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar, cast
+
+from cairn.envs.chromium.connection import Connection, Reply
+from cairn.envs.chromium.frames import Frames, bounded
+from cairn.envs.chromium.keys import KeyStroke, stroke_of
+from cairn.errors import SessionError, SessionTimeoutError
+
+T = TypeVar("T")
+
+_BUTTONS = {"none": 0, "left": 1, "right": 2}
+_DRAG_MOVES = 6
+_LOAD_SECONDS = 20.0
+_INPUT_SECONDS = 10.0
+_EVALUATE_SECONDS = 15.0
+
+
+class Page:
+    """A tab of a browser, used by one session at a time. Coordinates are CSS pixels of its viewport."""
+
+    def __init__(self, *, connection: Connection, session: str, target: str, frames: Frames) -> None:
+        self.target = target
+        self.session = session
+        self._connection = connection
+        self._frames = frames
+        self._pending: dict[str, str] = {}  # the document that asked, by request
+        self._document = ""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._load: asyncio.Future[None] | None = None
+        self.broken = False
+        """Something was cut short here: not to be used by another session."""
+        for method, handler in {
+            "Page.loadEventFired": self._on_load,
+            "Page.javascriptDialogOpening": self._on_dialog,
+            "Network.requestWillBeSent": self._on_request,
+            "Network.loadingFinished": self._on_request_end,
+            "Network.loadingFailed": self._on_request_end,
+        }.items():
+            connection.subscribe(session, method, handler)
+
+    def send(self, method: str, parameters: Reply | None = None) -> asyncio.Future[Reply]:
+        """Send a command of this page now."""
+        return self._connection.send(method, parameters, session=self.session)
+
+    async def prepare(self, *, script: str) -> None:
+        """Set the tab up once: events, focus, and the script that runs before any other in each document."""
+        blocked = [f"{scheme}://*" for scheme in ("http", "https", "ws", "wss", "ftp")]
+        setup = [
+            self.send("Page.enable"),
+            self.send("Network.enable"),
+            self.send("Network.setBlockedURLs", {"urls": blocked}),
+            self.send("Emulation.setFocusEmulationEnabled", {"enabled": True}),
+            self.send("Page.addScriptToEvaluateOnNewDocument", {"source": script}),
+        ]
+        await self._wait(_all(setup), seconds=_LOAD_SECONDS, what="a new tab")
+
+    # ── content ───────────────────────────────────────────────────────────────
+
+    async def navigate(self, url: str) -> None:
+        """Load a document from scratch, up to its load event."""
+        self._load = asyncio.get_running_loop().create_future()
+        self._document = ""
+        self._pending.clear()
+        reply = await self._wait(
+            self.send("Page.navigate", {"url": url}), seconds=_LOAD_SECONDS, what=f"{url} to answer"
+        )
+        if reply.get("errorText"):
+            raise SessionError(f"{url}: {reply['errorText']}")
+        await self._wait(self._frames.pump(self._load), seconds=_LOAD_SECONDS, what=f"{url} to load")
+        await self._frames.loaded()
+
+    async def evaluate(self, expression: str, *, seconds: float = _EVALUATE_SECONDS) -> object:
+        """The JSON value of an expression, or of the promise that it gives."""
+        sent = self.send("Runtime.evaluate", {"expression": expression, "returnByValue": True, "awaitPromise": True})
+        reply = await self._wait(sent, seconds=seconds, what="the page's scripts to finish")
+        details = reply.get("exceptionDetails")
+        if details is not None:
+            raise SessionError(f"the page's script failed: {_described(details)}")
+        return cast("object", reply["result"].get("value"))
+
+    async def requests_done(self, *, seconds: float = 10.0) -> bool:
+        """Wait until nothing is being loaded; whether there was anything to wait for."""
+        if self._idle.is_set():
+            return False
+        await self._wait(self._frames.pump(self._idle.wait()), seconds=seconds, what="the page's requests to end")
+        return True
+
+    async def screenshot(self) -> bytes:
+        """The viewport as PNG, at one pixel per CSS pixel."""
+        return await self._frames.screenshot()
+
+    # ── input ─────────────────────────────────────────────────────────────────
+
+    async def hover(self, x: float, y: float) -> None:
+        """Move the pointer."""
+        await self._perform([self._mouse("mouseMoved", x, y)], "the pointer")
+
+    async def click(self, x: float, y: float, *, button: str = "left", count: int = 1) -> None:
+        """Move there, then press and release `count` times."""
+        events = [self._mouse("mouseMoved", x, y)]
+        for nth in range(1, count + 1):
+            events.append(self._mouse("mousePressed", x, y, button=button, nth=nth))
+            events.append(self._mouse("mouseReleased", x, y, button=button, nth=nth))
+        await self._perform(events, "a click")
+
+    async def press(self, x: float, y: float) -> None:
+        """Move there and hold the left button down."""
+        await self._perform(
+            [self._mouse("mouseMoved", x, y), self._mouse("mousePressed", x, y, button="left")], "a press"
+        )
+
+    async def release(self, x: float, y: float) -> None:
+        """Let the left button go."""
+        await self._perform([self._mouse("mouseReleased", x, y, button="left")], "a release")
+
+    async def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press at `start`, move in a few steps to `end`, release."""
+        await self.press(*start)
+        for step in range(1, _DRAG_MOVES + 1):
+            share = step / _DRAG_MOVES
+            x, y = (a + (b - a) * share for a, b in zip(start, end, strict=True))
+            # one by one: the browser would merge moves that wait together
+            await self._perform([self._mouse("mouseMoved", x, y, held="left")], "a drag")
+        await self.release(*end)
+
+    async def wheel(self, x: float, y: float, dx: float, dy: float) -> None:
+        """Turn the wheel over a place, by CSS pixels."""
+        event = {"type": "mouseWheel", "x": x, "y": y, "deltaX": dx, "deltaY": dy}
+        await self._perform(
+            [self._mouse("mouseMoved", x, y), self.send("Input.dispatchMouseEvent", event)], "the wheel"
+        )
+
+    async def strike(self, *strokes: KeyStroke) -> None:
+        """Press and release keys, one after the other."""
+        events: list[asyncio.Future[Reply]] = []
+        for stroke in strokes:
+            events.append(self.send("Input.dispatchKeyEvent", stroke.down()))
+            events.append(self.send("Input.dispatchKeyEvent", stroke.up()))
+        await self._perform(events, "a key")
+
+    async def insert(self, text: str) -> None:
+        """Type text into whatever has the focus: key by key where a key exists, as an input method would elsewhere."""
+        events: list[asyncio.Future[Reply]] = []
+        for character in text:
+            stroke = stroke_of(character)
+            if stroke is None:
+                events.append(self.send("Input.insertText", {"text": character}))
+            else:
+                events.append(self.send("Input.dispatchKeyEvent", stroke.down()))
+                events.append(self.send("Input.dispatchKeyEvent", stroke.up()))
+        await self._perform(events, "typing")
+
+    def _mouse(
+        self, kind: str, x: float, y: float, *, button: str = "none", nth: int = 1, held: str = "none"
+    ) -> asyncio.Future[Reply]:
+        pressed = _BUTTONS[button] if kind == "mousePressed" else _BUTTONS[held]
+        event: dict[str, object] = {"type": kind, "x": x, "y": y, "button": button, "buttons": pressed}
+        if kind != "mouseMoved":
+            event["clickCount"] = nth
+        elif held != "none":
+            event["button"] = held
+        return self.send("Input.dispatchMouseEvent", event)
+
+    async def _perform(self, events: list[asyncio.Future[Reply]], what: str) -> None:
+        """Wait until the page has handled all of them."""
+        await self._wait(
+            self._frames.pump(_all(events)), seconds=_INPUT_SECONDS, what=f"{what} to be handled by the page"
+        )
+
+    async def _wait(self, waited: Awaitable[T], *, seconds: float, what: str) -> T:
+        try:
+            return await bounded(waited, seconds=seconds, what=what)
+        except (SessionTimeoutError, asyncio.CancelledError):
+            self.broken = True
+            raise
+
+    # ── events ────────────────────────────────────────────────────────────────
+
+    def _on_load(self, _event: Reply) -> None:
+        if self._load is not None and not self._load.done():
+            self._load.set_result(None)
+
+    def _on_dialog(self, _event: Reply) -> None:
+        """An alert would stop the page, and a confirmation is granted: nobody is there to read either."""
+        self.send("Page.handleJavaScriptDialog", {"accept": True})
+
+    def _on_request(self, event: Reply) -> None:
+        if event["request"]["url"].startswith("data:"):
+            return
+        self._pending[event["requestId"]] = str(event.get("loaderId"))
+        self._note_idle()
+
+    def _on_request_end(self, event: Reply) -> None:
+        self._pending.pop(event["requestId"], None)
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        # requests of an earlier document are cut off without a word, and may be announced late
+        if self._document in self._pending.values():
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+
+async def _all(futures: list[asyncio.Future[Reply]]) -> None:
+    for future in futures:
+        await future
+
+
+def _described(details: Reply) -> str:
+    exception = cast("Reply", details.get("exception", {}))
+    return str(exception.get("description") or details.get("text"))[:400]

@@ -1,0 +1,53 @@
+"""From what the page says of itself to an `Observation`."""
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from typing import cast
+
+from PIL import Image
+
+from cairn.data.ids import ElementId
+from cairn.data.observation import Box, Element
+from cairn.envs.miniwob.pages import HEIGHT, WIDTH
+from cairn.errors import SessionError
+
+# role, label, value, states, interactive, left, top, width, height; lengths in CSS pixels
+_Row = tuple[str, str, str, list[str], bool, float, float, float, float]
+
+
+def elements_of(state: str) -> tuple[Element, ...]:
+    """The elements of a page's state, as `__cairn.look` gives it."""
+    rows = cast("Sequence[_Row]", json.loads(state)["elements"])
+    return tuple(_element(index + 1, row) for index, row in enumerate(rows))
+
+
+def digest_of(state: str) -> str:
+    """Hash of the state, the same for pages that show the same things in the same places."""
+    return hashlib.sha256(state.encode()).hexdigest()[:32]
+
+
+def screen_of(picture: bytes) -> bytes:
+    """The task's part of a picture of the viewport, PNG to PNG."""
+    try:
+        with Image.open(io.BytesIO(picture)) as image:
+            cut = image.crop((0, 0, WIDTH, HEIGHT)).convert("RGB")
+    except OSError as error:
+        raise SessionError(f"the browser's picture cannot be read: {error}") from error
+    out = io.BytesIO()
+    cut.save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+def _element(number: int, row: _Row) -> Element:
+    role, label, value, states, interactive, left, top, width, height = row
+    return Element(
+        id=ElementId(number),
+        role=role,
+        label=label,
+        value=value,
+        states=tuple(states),
+        interactive=interactive,
+        box=Box(left=left / WIDTH, top=top / HEIGHT, width=width / WIDTH, height=height / HEIGHT),
+    )

@@ -1,0 +1,201 @@
+"""One episode of a MiniWoB++ task in one tab."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
+
+from cairn.data.action import (
+    Action,
+    Answer,
+    Click,
+    DoubleClick,
+    Drag,
+    Finish,
+    Hover,
+    Key,
+    Point,
+    RightClick,
+    Scroll,
+    Target,
+    Type,
+    Wait,
+)
+from cairn.data.ids import ElementId, ImageId, SnapshotId
+from cairn.data.observation import Observation
+from cairn.data.trajectory import Evidence
+from cairn.envs.chromium.page import Page
+from cairn.envs.miniwob.hand import Hand, wait_ms
+from cairn.envs.miniwob.observe import digest_of, elements_of, screen_of
+from cairn.envs.miniwob.pages import HEIGHT, WIDTH, expert_script, page_url
+from cairn.errors import SessionError
+from cairn.ports import BlobStore, Step
+
+_CLOSED = "the session is closed"
+
+
+class MiniwobSession:
+    """A session over a borrowed tab, which `give_back` takes when it is over."""
+
+    def __init__(
+        self,
+        *,
+        page: Page,
+        task: str,
+        blobs: BlobStore | None,
+        accessibility: Callable[[Page], Awaitable[str]] | None,
+        give_back: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._page = page
+        self._task = task
+        self._blobs = blobs
+        self._accessibility = accessibility
+        self._give_back = give_back
+        self._hand = Hand(page)
+        self._goal = ""
+        self._message = ""
+        self._expert_ready = False
+        self._closed = False
+        self._picture = b""
+        self._image: ImageId | None = None
+
+    async def begin(self, seed: int) -> None:
+        """Load the page from scratch and start the episode that `seed` makes."""
+        await self._page.navigate(page_url(self._task))
+        await self._page.requests_done()
+        self._goal = str(await self._page.evaluate(f"__cairn.start({seed})"))
+
+    @property
+    def goal(self) -> str:
+        """The instruction, made concrete by the task's seed."""
+        return self._goal
+
+    async def observe(self) -> Observation:
+        """What the page shows now; numbers its elements anew."""
+        self._check_open()
+        url, state = await self._look()
+        if await self._page.requests_done():  # pictures that the page has just begun to show
+            url, state = await self._look()
+        return Observation(
+            image=await self._screenshot() if self._blobs is not None else None,
+            elements=elements_of(state),
+            accessibility=await self._accessibility(self._page) if self._accessibility is not None else "",
+            url=url,
+            digest=digest_of(state),
+            message=self._message,
+        )
+
+    async def act(self, action: Action) -> Step:
+        """Perform `action` and let the page's timers run until it is quiet."""
+        self._check_open()
+        self._message = await self._hand.perform(action)
+        if isinstance(action, Answer | Finish):
+            return Step(done=True)
+        done = await self._page.evaluate(f"__cairn.act({wait_ms(action)})")
+        return Step(done=done is True, message=self._message)
+
+    async def evidence(self) -> Evidence:
+        """The page's own verdict, without the clock's share, and its elements."""
+        self._check_open()
+        found = await self._page.evaluate("[...__cairn.judged(), __cairn.state()]")
+        done, reward, state = cast("tuple[bool, float, str]", found)
+        return Evidence(done=done, raw_reward=float(reward), state=state)
+
+    async def snapshot(self) -> SnapshotId | None:
+        """A page cannot be saved by itself."""
+        return None
+
+    async def expert_action(self) -> Action | None:
+        """What the scripted expert would do now; None where it knows nothing."""
+        self._check_open()
+        if not self._expert_ready:
+            await self._page.evaluate(f"window.__cairnMemory={{}};window.__cairnNodes=[];{expert_script()}\n;0")
+            self._expert_ready = True
+        name = json.dumps(self._task)
+        command = await self._page.evaluate(_ASK % name)
+        return None if command is None else _action_of(cast("_Command", command))
+
+    async def close(self) -> None:
+        """Give the tab back. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self._give_back()
+
+    # ── inside ────────────────────────────────────────────────────────────────
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SessionError(_CLOSED)
+
+    async def _look(self) -> tuple[str, str]:
+        url, state = cast("tuple[str, str]", await self._page.evaluate("__cairn.look()"))
+        return url, state
+
+    async def _screenshot(self) -> ImageId | None:
+        picture = await self._page.screenshot()
+        if self._blobs is not None and picture != self._picture:
+            self._picture, self._image = picture, self._blobs.put(screen_of(picture))
+        return self._image
+
+
+# Nodes become numbers of the latest observation where they have one, else places; all in one round trip.
+_ASK = """(() => {
+  const command = window.__cairnExpert ? window.__cairnExpert(%s) : null;
+  if (!command) return null;
+  const answer = { ...command };
+  for (const [node, x, y, id] of [['node', 'x', 'y', 'id'], ['node2', 'x2', 'y2', 'id2']]) {
+    if (answer[node] === undefined) continue;
+    const element = window.__cairnNodes[answer[node]];
+    answer[id] = __cairn.idOf(element);
+    if (!answer[id]) {
+      const place = __cairn.place(element);
+      if (!place) return null;
+      [answer[x], answer[y]] = place;
+    }
+  }
+  return answer;
+})()"""
+
+_Command = Mapping[str, str | float]
+
+
+def _action_of(command: _Command) -> Action:
+    match str(command["kind"]):
+        case "click":
+            return Click(_target(command))
+        case "double_click":
+            return DoubleClick(_target(command))
+        case "right_click":
+            return RightClick(_target(command))
+        case "hover":
+            return Hover(_target(command))
+        case "drag":
+            return Drag(_target(command), _target(command, "2"))
+        case _:
+            return _other_action_of(command)
+
+
+def _other_action_of(command: _Command) -> Action:
+    match str(command["kind"]):
+        case "type":
+            placed = "id" in command or "x" in command
+            return Type(str(command["text"]), _target(command) if placed else None)
+        case "key":
+            return Key(str(command["keys"]))
+        case "scroll":
+            placed = "id" in command or "x" in command
+            dx, dy = float(command.get("dx", 0)) / WIDTH, float(command.get("dy", 0)) / HEIGHT
+            return Scroll(_target(command) if placed else None, dx, dy)
+        case "wait":
+            return Wait(float(command["seconds"]))
+        case "answer":
+            return Answer(str(command["text"]))
+        case kind:
+            raise SessionError(f"the scripted expert gave an unknown command {kind!r}")
+
+
+def _target(command: _Command, suffix: str = "") -> Target:
+    number = int(command.get(f"id{suffix}", 0))
+    if number:
+        return ElementId(number)
+    x, y = float(command[f"x{suffix}"]) / WIDTH, float(command[f"y{suffix}"]) / HEIGHT
+    return Point(min(1.0, max(0.0, x)), min(1.0, max(0.0, y)))

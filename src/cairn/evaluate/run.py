@@ -1,0 +1,47 @@
+"""Evaluation: fresh episodes from each task's own root, on tasks that training never draws."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cairn.data.ids import GroupId
+from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task, Template
+from cairn.data.trajectory import ScoredGroup
+from cairn.evaluate.report import EvaluationReport, summarise
+from cairn.ports import Sampling
+
+Play = Callable[[Sequence[RolloutPlan], Sampling], Awaitable[Sequence[ScoredGroup]]]
+"""Rolls plans out; a group comes back for each plan, whatever it lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluator:
+    """Plays the first tasks of a split, always the same ones, so that two policies meet equal tasks."""
+
+    play: Play
+    sampling: Sampling
+    seed: int
+    max_turns: int | None  # None: the template's own
+
+    async def run(
+        self, templates: Sequence[Template], *, split: Split, per_template: int, tries: int, greedy: bool
+    ) -> EvaluationReport:
+        """Play `per_template` tasks of each template, `tries` times each (once where greedy)."""
+        tries = 1 if greedy else tries
+        tasks = [Task(template=t, split=split, index=i) for i in range(per_template) for t in templates]
+        plans = [self._plan(task, place, tries=tries) for place, task in enumerate(tasks)]
+        sampling = replace(self.sampling, temperature=0.0) if greedy else self.sampling
+        groups = await self.play(plans, sampling)
+        return summarise(groups, split=split, greedy=greedy, tries=tries)
+
+    def _plan(self, task: Task, place: int, *, tries: int) -> RolloutPlan:
+        return RolloutPlan(
+            group_id=GroupId(f"evaluate/{task.id}"),
+            task=task,
+            start=Root(),
+            group_size=tries,
+            depth=self.max_turns or task.template.max_turns,
+            purpose=Purpose.EVALUATE,
+            seed=int(np.random.SeedSequence((self.seed, place)).generate_state(1)[0]),
+        )

@@ -1,0 +1,251 @@
+"""The course of a run: demonstrations, imitation, reinforcement, and if asked a control; measured at every end.
+
+Between two updates the run is a `Progress` and a learner; `save` makes both durable together, so that a run which is
+stopped by Ctrl-C goes on where it was, and one that is killed goes on from the last save.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cairn.data.task import Split, Template
+from cairn.evaluate.report import EvaluationReport
+from cairn.evaluate.run import Evaluator
+from cairn.loop import events, progress
+from cairn.loop.budget import Budget
+from cairn.loop.imitation import Curriculum
+from cairn.loop.progress import Measured, Phase, Progress
+from cairn.loop.sync import SyncLoop, undisturbed
+from cairn.ports import LearnerStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """What is evaluated, and when."""
+
+    held_out: int  # tasks for each template at the end of a phase
+    train: int
+    tries: int
+    curve: int  # tasks for each template between the ends; 0: none
+    curve_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CourseOptions:
+    """How long the phases are, and what is done beside them."""
+
+    imitation: Budget
+    reinforcement: Budget
+    control: bool
+    measuring: Measuring
+    save_every: int  # updates
+
+
+Demonstrate = Callable[[], Awaitable[Curriculum]]
+"""Collects the demonstrations that are still missing, and says how to imitate them all."""
+
+
+class Course:
+    """Runs the phases in order, from wherever `start` is."""
+
+    def __init__(
+        self,
+        *,
+        loop: SyncLoop,
+        evaluator: Evaluator,
+        templates: Sequence[Template],
+        demonstrate: Demonstrate,
+        options: CourseOptions,
+        folder: Path,
+    ) -> None:
+        """`folder` is the run's directory; it holds progress.json and checkpoints/."""
+        self._loop = loop
+        self._evaluator = evaluator
+        self._templates = tuple(templates)
+        self._demonstrate = demonstrate
+        self._options = options
+        self._folder = folder
+        self._now = Progress()
+        self._curriculum: Curriculum | None = None
+        self._curve_due = options.measuring.curve_seconds
+
+    @property
+    def progress_file(self) -> Path:
+        """Where the run's progress is kept."""
+        return self._folder / "progress.json"
+
+    def checkpoint(self, name: str) -> Path:
+        """The directory of a saved learner."""
+        return self._folder / "checkpoints" / name
+
+    def resume(self) -> None:
+        """Go on from the last save."""
+        self._now = progress.read(self.progress_file)
+        if self._now.checkpoint is not None:
+            self._loop.learner.load(self.checkpoint(self._now.checkpoint))
+        if self._now.scheduler:
+            self._loop.scheduler.load_state_dict(self._now.scheduler)
+        self._curve_due = self._now.seconds + self._options.measuring.curve_seconds
+
+    async def run(self) -> Progress:
+        """Run to the end. A cancellation saves first, and is raised again."""
+        await self._serve()
+        try:
+            while self._now.phase is not Phase.DONE:
+                await self._phase()
+        except asyncio.CancelledError:
+            self._save("latest")
+            raise
+        return self._now
+
+    async def _phase(self) -> None:
+        options = self._options
+        match self._now.phase:
+            case Phase.DEMONSTRATE:
+                self._announce("experts play the training tasks")
+                await self._lessons()
+                await self._begin(Phase.IMITATE)
+            case Phase.IMITATE:
+                self._announce("behaviour cloning on the demonstrations")
+                await self._learn(options.imitation, self._imitate)
+                await self._begin(Phase.REINFORCE)
+            case Phase.REINFORCE:
+                self._announce("rollouts in the environment, and policy gradient")
+                await self._learn(options.reinforcement, self._loop.step)
+                await self._begin(Phase.CONTROL if options.control else Phase.DONE)
+            case Phase.CONTROL:
+                self._announce("behaviour cloning goes on instead, for as long as reinforcement took")
+                minutes = self._now.phase_seconds[Phase.REINFORCE] / 60
+                await self._learn(Budget(updates=None, minutes=minutes), self._imitate)
+                await self._begin(Phase.DONE)
+            case Phase.DONE:
+                pass
+
+    async def _learn(self, budget: Budget, step: Callable[[int], Awaitable[LearnerStep | None]]) -> None:
+        """Steps until the budget is used; then the final evaluation of the phase."""
+        if self._now.phase is Phase.IMITATE or self._now.phase is Phase.CONTROL:
+            await self._lessons()
+        while budget.left(updates=self._now.updates, seconds=self._now.seconds):
+            before = self._loop.scheduler.state_dict()
+            started = self._loop.clock.now()
+            try:
+                taken = await step(self._now.updates)
+            except asyncio.CancelledError:
+                self._now = replace(self._now, scheduler=before)  # its plans were not played to the end
+                raise
+            self._count(started, taken, budget)
+            if self._now.updates % self._options.save_every == 0:
+                self._save("latest")
+            await self._maybe_measure_curve(budget)
+        await self._serve()
+        await self._measure(final=True)
+
+    async def _imitate(self, number: int) -> LearnerStep:
+        curriculum = await self._lessons()
+        done = self._updates_before() + number
+        return await undisturbed(asyncio.to_thread(self._loop.learner.imitate, curriculum.batch(done)))
+
+    def _updates_before(self) -> int:
+        """A control goes on in the lessons where imitation stopped."""
+        return self._now.imitated if self._now.phase is Phase.CONTROL else 0
+
+    async def _lessons(self) -> Curriculum:
+        if self._curriculum is None:
+            self._curriculum = await self._demonstrate()
+        return self._curriculum
+
+    def _count(self, started: float, step: LearnerStep | None, budget: Budget) -> None:
+        now = self._now
+        self._now = replace(
+            now,
+            updates=now.updates + 1,
+            seconds=now.seconds + self._loop.clock.now() - started,
+            scheduler=self._loop.scheduler.state_dict(),
+        )
+        if step is not None:
+            self._loop.events.emit(
+                events.update(
+                    now.phase,
+                    number=self._now.updates,
+                    minutes=self._minutes(),
+                    share=budget.share(updates=self._now.updates, seconds=self._now.seconds),
+                    step=step,
+                )
+            )
+
+    async def _begin(self, phase: Phase) -> None:
+        """Close the present phase with a checkpoint of its own and open the next one."""
+        now = self._now
+        self._save(now.phase)
+        if phase is Phase.CONTROL:
+            await undisturbed(asyncio.to_thread(self._loop.learner.load, self.checkpoint(Phase.IMITATE)))
+            await self._serve()
+        self._now = replace(
+            now,
+            phase=phase,
+            updates=0,
+            seconds=0.0,
+            imitated=now.updates if now.phase is Phase.IMITATE else now.imitated,
+            phase_seconds={**now.phase_seconds, now.phase: now.seconds},
+        )
+        self._curve_due = self._options.measuring.curve_seconds
+        self._save(Phase.IMITATE if phase is Phase.CONTROL else now.phase, learner=False)
+
+    def _save(self, name: str, *, learner: bool = True) -> None:
+        if learner:
+            self._loop.learner.save(self.checkpoint(name))
+        self._now = replace(self._now, checkpoint=name)
+        progress.write(self._now, self.progress_file)
+
+    async def _serve(self) -> None:
+        await self._loop.engine.update(self._loop.learner.version)
+
+    # ── measuring ─────────────────────────────────────────────────────────────
+
+    async def _maybe_measure_curve(self, budget: Budget) -> None:
+        measuring = self._options.measuring
+        more = budget.left(updates=self._now.updates, seconds=self._now.seconds)
+        if measuring.curve and more and self._now.seconds >= self._curve_due:
+            self._curve_due = self._now.seconds + measuring.curve_seconds
+            await self._serve()
+            await self._measure(final=False)
+
+    async def _measure(self, *, final: bool) -> None:
+        measuring = self._options.measuring
+        held_out = measuring.held_out if final else measuring.curve
+        wanted = [(Split.HELD_OUT, held_out), (Split.TRAIN, measuring.train if final else 0)]
+        for split, per_template in wanted:
+            for greedy in (False, True):
+                if per_template and (final or not greedy):
+                    report = await self._evaluator.run(
+                        self._templates, split=split, per_template=per_template, tries=measuring.tries, greedy=greedy
+                    )
+                    self._note(report, final=final)
+
+    def _note(self, report: EvaluationReport, *, final: bool) -> None:
+        success = report.success
+        measured = Measured(
+            phase=self._now.phase,
+            minutes=self._minutes(),
+            split=report.split,
+            greedy=report.greedy,
+            tries=report.tries,
+            episodes=report.episodes,
+            lost=report.lost,
+            mean=success.mean,
+            low=success.low,
+            high=success.high,
+            by_template={s.template: s.success for s in report.scores},
+            final=final,
+        )
+        self._now = replace(self._now, measured=(*self._now.measured, measured))
+        self._loop.events.emit(events.evaluation(measured))
+
+    def _minutes(self) -> float:
+        """Of learning that led to the present policy."""
+        before = self._now.phase_seconds.get(Phase.IMITATE, 0.0) if self._now.phase is not Phase.IMITATE else 0.0
+        return (before + self._now.seconds) / 60
+
+    def _announce(self, detail: str) -> None:
+        self._loop.events.emit(events.phase(self._now.phase, detail=detail))

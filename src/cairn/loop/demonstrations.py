@@ -1,0 +1,83 @@
+"""Collects what the experts show, once, and makes lessons of it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn.data.ids import GroupId, TemplateId
+from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task, Template
+from cairn.data.trajectory import Ending, LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory
+from cairn.errors import ConfigError
+from cairn.loop import events
+from cairn.loop.imitation import Curriculum, lessons_from
+from cairn.ports import Codec, EventSink, TrajectoryStore
+from cairn.rollout.demonstrate import run_demonstration
+from cairn.rollout.runner import RolloutRunner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstrations:
+    """The first training tasks of every template, played by its expert. A failed one is reported, not hidden."""
+
+    runner: RolloutRunner  # lends its environment, its judge and its places
+    store: TrajectoryStore
+    codec: Codec
+    events: EventSink
+    templates: Sequence[Template]
+    per_template: int
+    batch_size: int
+    seed: int
+
+    async def curriculum(self) -> Curriculum:
+        """Play what the store does not hold yet, and order all of it into lessons."""
+        known = {g.plan.group_id: g for g in self.store.read() if g.plan.purpose is Purpose.DEMONSTRATE}
+        plans = [self._plan(t, i) for i in range(self.per_template) for t in self.templates]
+        missing = [p for p in plans if p.group_id not in known]
+        async with asyncio.TaskGroup() as tasks:
+            played = [tasks.create_task(self._play(plan)) for plan in missing]
+        groups = [*known.values(), *(task.result() for task in played)]
+        self._report(groups)
+        return Curriculum(lessons_from(groups, self.codec), batch_size=self.batch_size, seed=self.seed)
+
+    def _plan(self, template: Template, index: int) -> RolloutPlan:
+        task = Task(template=template, split=Split.TRAIN, index=index)
+        return RolloutPlan(
+            group_id=GroupId(f"demonstrate/{task.id}"),
+            task=task,
+            start=Root(),
+            group_size=1,
+            depth=2 * template.max_turns,  # a codec may need two primitives for one action of the expert
+            purpose=Purpose.DEMONSTRATE,
+            seed=0,
+        )
+
+    async def _play(self, plan: RolloutPlan) -> ScoredGroup:
+        groups = self.runner.groups
+        async with groups.places:
+            trajectory = await run_demonstration(plan, sessions=groups.episodes.sessions, codec=self.codec)
+        if trajectory.ending is Ending.INFRASTRUCTURE_ERROR:
+            outcome = Outcome.INFRASTRUCTURE_ERROR
+            lost = LostTrajectory(trajectory=trajectory, outcome=outcome, reason=trajectory.error or "")
+            group = ScoredGroup(plan=plan, members=(), lost=(lost,))
+        else:
+            outcome, reward = await groups.judging.score(trajectory)
+            member = ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward)
+            group = ScoredGroup(plan=plan, members=(member,))
+        self.runner.record(group)
+        return group
+
+    def _report(self, groups: Sequence[ScoredGroup]) -> None:
+        failed: Counter[TemplateId] = Counter()
+        shown = turns = 0
+        for group in groups:
+            solved = [m for m in group.members if m.outcome is Outcome.SUCCESS]
+            failed[group.plan.task.template.id] += not solved
+            shown += len(solved)
+            turns += sum(len(m.trajectory.turns) for m in solved)
+        if not shown:
+            raise ConfigError("no expert solved anything: there are no demonstrations to imitate")
+        self.events.emit(events.notice(f"{shown} demonstrations, {turns} turns"))
+        for template, count in failed.items():
+            if count:
+                self.events.emit(events.notice(f"the expert failed {count} of {self.per_template} on {template}"))

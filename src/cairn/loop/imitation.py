@@ -1,0 +1,86 @@
+"""Behaviour cloning: what to imitate, and in which order."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from cairn.data.ids import TemplateId
+from cairn.data.sample import Batch, CreditedSample, Sample
+from cairn.data.trajectory import Outcome, Prompt, ScoredGroup
+from cairn.errors import ConfigError
+from cairn.ports import Codec
+from cairn.rollout.demonstrate import EXPERT_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """One turn to imitate: the prompt, and every answer that is right there."""
+
+    template: TemplateId
+    prompt: Prompt
+    answers: Sequence[Int32[np.ndarray, " C"]]
+
+
+def lessons_from(groups: Iterable[ScoredGroup], codec: Codec) -> tuple[Lesson, ...]:
+    """Every turn of every successful demonstration."""
+    found: list[Lesson] = []
+    for group in groups:
+        for member in group.members:
+            if member.outcome is not Outcome.SUCCESS:
+                continue
+            trajectory = member.trajectory
+            found += [
+                Lesson(
+                    template=group.plan.task.template.id,
+                    prompt=turn.prompt,
+                    answers=codec.answers(trajectory.goal, turn.action, turn.observation),
+                )
+                for turn in trajectory.turns
+            ]
+    if not found:
+        raise ConfigError("there is nothing to imitate: no demonstration succeeded")
+    return tuple(found)
+
+
+class Curriculum:
+    """Shuffled passes over the lessons; where several answers are right, each visit draws one.
+
+    Update `u` of seed `s` is a pure function of (s, u), so that a resumed run sees what it would have seen.
+    """
+
+    def __init__(self, lessons: Sequence[Lesson], *, batch_size: int, seed: int) -> None:
+        self._lessons = tuple(lessons)
+        self._batch_size = min(batch_size, len(self._lessons))
+        self._seed = seed
+
+    def batch(self, update: int) -> Batch:
+        """The batch of one update; its loss is the mean over the answers' tokens."""
+        per_pass = len(self._lessons) // self._batch_size
+        lap, place = divmod(update, per_pass)
+        order = np.random.default_rng((self._seed, lap)).permutation(len(self._lessons))
+        chosen = order[place * self._batch_size : (place + 1) * self._batch_size]
+        rng = np.random.default_rng((self._seed, lap, place))
+        drawn = [(lesson.prompt, lesson.answers[int(rng.integers(len(lesson.answers)))]) for lesson in self._at(chosen)]
+        weight = 1.0 / sum(answer.shape[0] for _, answer in drawn)
+        return Batch(samples=tuple(_credited(prompt, answer, weight) for prompt, answer in drawn))
+
+    def _at(self, chosen: Int64[np.ndarray, " N"]) -> list[Lesson]:
+        return [self._lessons[int(i)] for i in chosen]
+
+
+def _credited(prompt: Prompt, answer: Int32[np.ndarray, " C"], weight: float) -> CreditedSample:
+    prompted, answered = prompt.token_ids.shape[0], answer.shape[0]
+    mask = np.zeros(prompted + answered, np.bool_)
+    mask[prompted:] = True
+    weights = np.zeros(mask.shape, np.float32)
+    weights[prompted:] = weight
+    sample = Sample(
+        token_ids=np.concatenate([prompt.token_ids, answer]).astype(np.int32),
+        loss_mask=mask,
+        logprobs=np.zeros(mask.shape, np.float32),
+        versions=np.full(mask.shape, EXPERT_VERSION, np.int32),
+        images=prompt.images,
+    )
+    return CreditedSample(sample=sample, positive=weights, negative=np.zeros_like(weights), weights=weights)

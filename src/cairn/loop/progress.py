@@ -1,0 +1,81 @@
+"""How far a run has come: all that a resumed run needs besides the learner's checkpoint and the trajectory store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from cairn.errors import ConfigError
+
+
+class Phase(StrEnum):
+    """The course of a run, in order."""
+
+    DEMONSTRATE = "demonstrate"
+    IMITATE = "imitate"
+    REINFORCE = "reinforce"
+    CONTROL = "control"  # more imitation from the end of IMITATE, for as long as REINFORCE took
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One evaluation of the run."""
+
+    phase: Phase
+    minutes: float  # of learning when it was made, in imitation and the later phase together
+    split: str
+    greedy: bool
+    tries: int
+    episodes: int
+    lost: int
+    mean: float
+    low: float
+    high: float
+    by_template: Mapping[str, float]
+    final: bool  # made at the end of its phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A point between two updates."""
+
+    phase: Phase = Phase.DEMONSTRATE
+    updates: int = 0  # of this phase
+    seconds: float = 0.0  # of learning in this phase: rollouts and updates, not evaluation
+    imitated: int = 0  # updates of imitation that the present policy, or the control, sets out from
+    checkpoint: str | None = None  # the directory under checkpoints/ that holds the learner at this point
+    scheduler: Mapping[str, object] = field(default_factory=dict[str, object])
+    phase_seconds: Mapping[Phase, float] = field(
+        default_factory=dict[Phase, float]
+    )  # of learning in the phases that are over
+    measured: tuple[Measured, ...] = ()
+
+    def final(self, phase: Phase, *, greedy: bool) -> Measured | None:
+        """The held-out evaluation at the end of a phase."""
+        return next(
+            (m for m in self.measured if m.phase is phase and m.greedy == greedy and m.final and m.split == "held_out"),
+            None,
+        )
+
+
+_ADAPTER = TypeAdapter(Progress)
+
+
+def write(progress: Progress, path: Path) -> None:
+    """Replace the file at once: a reader sees the old or the new, never a part."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(_ADAPTER.dump_json(progress, indent=1))
+    fresh.replace(path)
+
+
+def read(path: Path) -> Progress:
+    """What `write` wrote."""
+    try:
+        return _ADAPTER.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist: this is no run that can be resumed") from None
+    except ValidationError as error:
+        raise ConfigError(f"{path} is damaged: {error.errors()[0]['msg']}") from error

@@ -1,0 +1,61 @@
+"""The whole system on one page: plans -> rollouts -> record -> advantages -> batch -> one update -> engine."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cairn.data.sample import Aggregation
+from cairn.loop import events
+from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
+from cairn.rollout.runner import RolloutRunner
+from cairn.rollout.samples import AdvantageFn, credit
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncLoop:
+    """Rolls out a round of groups under one policy, learns from it, and hands the new policy to the engine.
+
+    Nothing overlaps: every token of a round was sampled by the policy that the update starts from.
+    """
+
+    scheduler: Scheduler
+    runner: RolloutRunner
+    advantages: AdvantageFn
+    aggregation: Aggregation
+    learner: Learner
+    engine: Engine
+    clock: Clock
+    events: EventSink
+    groups_per_update: int
+
+    async def step(self, number: int) -> LearnerStep | None:
+        """One round and one update; None where no group of the round gave a gradient."""
+        started = self.clock.now()
+        plans = [self.scheduler.next_plan() for _ in range(self.groups_per_update)]
+        groups = await self.runner.round(plans)
+        for group in groups:
+            self.scheduler.observe(group)
+        credited = credit(groups, advantages=self.advantages, aggregation=self.aggregation)
+        seconds = self.clock.now() - started
+        self.events.emit(events.round_done(number, groups, seconds=seconds, informative=len(credited.used)))
+        if credited.batch is None:
+            return None
+        step = await undisturbed(asyncio.to_thread(self.learner.improve, credited.batch))
+        await self.engine.update(step.version)
+        return step
+
+
+async def undisturbed(work: Awaitable[T]) -> T:
+    """Await `work` to its end even where the task is cancelled meanwhile; the cancellation comes afterwards.
+
+    Half an optimiser step must not be saved as a whole one.
+    """
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -1,0 +1,187 @@
+"""A run's directory: everything that a run was, is and came to.
+
+::
+
+    recipe.toml     the resolved configuration
+    run.json        versions, seed, when it began
+    events.jsonl    what happened, one event a line
+    ledger.json     what it cost and what it came to
+    trajectories/   every group, in segments
+    blobs/          every screenshot, once
+    lock            held by the process that writes here
+"""
+
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+from pydantic import TypeAdapter, ValidationError
+
+from cairn.data import ledger as ledgers
+from cairn.data.ledger import Ledger
+from cairn.data.trajectory import ScoredGroup
+from cairn.errors import ConfigError, StoreError
+from cairn.store.blobs import BlobFolder
+from cairn.store.disk import write_whole
+from cairn.store.events import JsonlSink, Logged, Now, read_events, wall_clock
+from cairn.store.ledger import read_ledger, write_ledger
+from cairn.store.lock import RunLock
+from cairn.store.segments import SegmentStore, read_groups, read_rows
+from cairn.store.table import turn_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PACKAGES = ("cairn", "numpy", "pyarrow", "torch", "transformers", "miniwob")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """What a run was made with."""
+
+    began: datetime
+    seed: int
+    python: str
+    machine: str
+    packages: Mapping[str, str]  # versions of those that are installed
+
+
+_INFO = TypeAdapter(RunInfo)
+
+
+class RunWriter:
+    """The only writer of a run's directory; another one is refused for as long as this one lives."""
+
+    def __init__(self, path: Path, *, now: Now = wall_clock, sync: bool = True) -> None:
+        """Open what is there. Call `create` or `resume`."""
+        self.path = path
+        self._lock = RunLock(path / "lock")
+        self.trajectories = SegmentStore(path / "trajectories", sync=sync)
+        self.blobs = BlobFolder(path / "blobs")
+        self.events = JsonlSink(path / "events.jsonl", now=now)
+        self._ledger = Ledger()
+
+    @classmethod
+    def create(cls, path: Path, *, recipe: str, seed: int, now: Now = wall_clock, sync: bool = True) -> Self:
+        """Begin a run in a directory that holds none; `recipe` is the resolved configuration, in TOML."""
+        if (path / "run.json").exists():
+            raise ConfigError(f"{path} holds a run already: resume it, or choose another directory")
+        writer = cls(path, now=now, sync=sync)
+        write_whole(path / "recipe.toml", recipe.encode(), sync=sync)
+        write_whole(path / "run.json", _INFO.dump_json(_info(seed, now()), indent=1), sync=sync)
+        return writer
+
+    @classmethod
+    def resume(cls, path: Path, *, now: Now = wall_clock, sync: bool = True) -> Self:
+        """Go on with a run. What a killed writer left is repaired, and the ledger counted again from what is stored."""
+        if not (path / "run.json").exists():
+            raise ConfigError(f"{path} holds no run to resume")
+        writer = cls(path, now=now, sync=sync)
+        writer.count(recount(read_ledger(path / "ledger.json"), writer.trajectories.read()))
+        return writer
+
+    @property
+    def ledger(self) -> Ledger:
+        """Everything counted so far, before the last resume too."""
+        return self._ledger
+
+    def record(self, group: ScoredGroup) -> None:
+        """Store a group and count it. Durable on return."""
+        self.trajectories.append(group)
+        self.count(ledgers.of_groups([group]))
+
+    def count(self, more: Ledger) -> None:
+        """Add to the ledger."""
+        self._ledger = self._ledger + more
+        write_ledger(self.path / "ledger.json", self._ledger)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.trajectories.close()
+        self.events.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run's directory, read only; its writer may be at work meanwhile."""
+
+    path: Path
+    recipe: str  # TOML
+    info: RunInfo
+
+    def __iter__(self) -> Iterator[ScoredGroup]:
+        """Every group, in the order of recording."""
+        return read_groups(self.path / "trajectories")
+
+    @property
+    def blobs(self) -> BlobFolder:
+        """The screenshots."""
+        return BlobFolder(self.path / "blobs")
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run has cost and come to so far."""
+        return read_ledger(self.path / "ledger.json")
+
+    def events(self) -> Iterator[Logged]:
+        """Everything that was logged, in order."""
+        return read_events(self.path / "events.jsonl")
+
+    def to_arrow(self) -> pa.Table:
+        """One row per turn, with what its trajectory and its group came to beside it."""
+        return turn_table(read_rows(self.path / "trajectories"))
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The same as a data frame. Needs pandas."""
+        return self.to_arrow().to_pandas()
+
+
+def open_run(path: Path | str) -> Run:
+    """Read a run, finished or not; a `ConfigError` says where there is none."""
+    folder = Path(path)
+    try:
+        info = _INFO.validate_json((folder / "run.json").read_bytes())
+        recipe = (folder / "recipe.toml").read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{folder} holds no run: {Path(error.filename).name} is missing") from None
+    except ValidationError as error:
+        raise StoreError(f"{folder / 'run.json'} is damaged: {error.errors()[0]['msg']}") from error
+    return Run(path=folder, recipe=recipe, info=info)
+
+
+def recount(saved: Ledger, groups: Iterator[ScoredGroup]) -> Ledger:
+    """Count stored groups afresh: a process may have died between storing a group and counting it."""
+    kept = {key: value for key, value in saved.sums.items() if key[2] in ledgers.FROM_UPDATES}
+    return Ledger(sums=kept) + ledgers.of_groups(groups)
+
+
+def _info(seed: int, began: datetime) -> RunInfo:
+    return RunInfo(
+        began=began,
+        seed=seed,
+        python=platform.python_version(),
+        machine=platform.platform(),
+        packages={name: found for name in _PACKAGES if (found := _version(name))},
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

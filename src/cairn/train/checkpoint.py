@@ -1,0 +1,76 @@
+"""Directories that are either complete or absent, whatever is killed in between."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from cairn.errors import ConfigError
+
+_POINTER = "latest"
+
+
+def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
+    """Make `path` hold exactly what `fill` writes.
+
+    `fill` writes beside it, everything is forced to disk, then renamed. A directory that stood at `path` is kept as
+    `<name>.old` until the new one is there, and `existing` finds it if the process dies in between.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh, old = path.with_name(f"{path.name}.new"), _old(path)
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    try:
+        fill(fresh)
+        _sync(fresh)
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            path.rename(old)
+        fresh.rename(path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    _sync_one(path.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def existing(path: Path) -> Path:
+    """Where the complete directory of that name is; `ConfigError` where there is none."""
+    for candidate in (path, _old(path)):
+        if candidate.is_dir():
+            return candidate
+    raise ConfigError(f"no checkpoint at {path}")
+
+
+def point_to(root: Path, name: str) -> None:
+    """Record, atomically, that `root / name` is the newest complete checkpoint."""
+    fresh = root / f"{_POINTER}.new"
+    fresh.write_text(f"{name}\n", encoding="utf-8")
+    _sync_one(fresh)
+    fresh.replace(root / _POINTER)
+    _sync_one(root)
+
+
+def latest(root: Path) -> Path | None:
+    """The checkpoint that `point_to` recorded last; None where there is none."""
+    pointer = root / _POINTER
+    if not pointer.is_file():
+        return None
+    return existing(root / pointer.read_text(encoding="utf-8").strip())
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f"{path.name}.old")
+
+
+def _sync(root: Path) -> None:
+    for path in sorted(root.rglob("*"), reverse=True):
+        _sync_one(path)
+    _sync_one(root)
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

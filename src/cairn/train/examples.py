@@ -1,0 +1,74 @@
+"""From samples to what one forward pass takes: a prompt, an answer, and what each answer token is worth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int32, Int64
+from torch import Tensor
+
+from cairn.data.sample import CreditedSample
+from cairn.data.trajectory import Prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A sample, cut where the policy began to answer and ended with the last token it sampled."""
+
+    index: int  # in the batch
+    prompt: Prompt
+    answer: Int32[np.ndarray, " A"]  # sampled tokens, and context between them where turns were merged
+    sampled: Int64[np.ndarray, " T"]  # where in `answer` the sampled tokens are
+    logprobs: Float32[np.ndarray, " T"]
+    versions: Int32[np.ndarray, " T"]
+    positive: Float32[np.ndarray, " T"]
+    negative: Float32[np.ndarray, " T"]
+    weights: Float32[np.ndarray, " T"]
+
+
+def example(index: int, credited: CreditedSample) -> Example:
+    """Cut one sample of a batch. All its images are the prompt's: the guard has checked it."""
+    sample = credited.sample
+    at = np.flatnonzero(sample.loss_mask)
+    first, end = int(at[0]), int(at[-1]) + 1
+    return Example(
+        index=index,
+        prompt=Prompt(token_ids=sample.token_ids[:first], images=sample.images),
+        answer=sample.token_ids[first:end],
+        sampled=at - first,
+        logprobs=sample.logprobs[at],
+        versions=sample.versions[at],
+        positive=credited.positive[at],
+        negative=credited.negative[at],
+        weights=credited.weights[at],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The sampled tokens of some examples, one after another, as the losses take them."""
+
+    behaviour: Float32[Tensor, " T"]
+    positive: Float32[Tensor, " T"]
+    negative: Float32[Tensor, " T"]
+    weights: Float32[Tensor, " T"]
+
+    @property
+    def credit(self) -> tuple[Tensor, Tensor]:
+        """Positive and negative credits."""
+        return self.positive, self.negative
+
+
+def tokens(examples: Sequence[Example], device: torch.device) -> Tokens:
+    """Join the tokens of `examples`, in order."""
+
+    def joined(arrays: Sequence[Float32[np.ndarray, " T"]]) -> Tensor:
+        return torch.from_numpy(np.concatenate(arrays)).to(device)
+
+    return Tokens(
+        behaviour=joined([e.logprobs for e in examples]),
+        positive=joined([e.positive for e in examples]),
+        negative=joined([e.negative for e in examples]),
+        weights=joined([e.weights for e in examples]),
+    )

@@ -1,0 +1,110 @@
+"""The alignment guard: what must hold before an optimiser steps. A breach stops the run and names the sample.
+
+Lengths are the data types' own affair; here stand the invariants that need the model, the version or all of a batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32
+
+from cairn.data.ids import PolicyVersion
+from cairn.data.sample import Batch, Sample
+from cairn.errors import InvariantError
+from cairn.train.examples import Example
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far the engine's and the learner's log-probabilities may lie apart at one version, in nats.
+
+    The defaults suit an engine in bfloat16 beside a learner in float32 or autocast, where small models differ by some
+    hundredths. Wrong ids, images or weights differ by whole nats.
+    """
+
+    mean: float = 0.15  # of |difference| over a batch
+    token: float = 3.0  # of any token
+
+
+def check_shape(batch: Batch, *, placeholder_id: int | None) -> None:
+    """Every sample has an image for each run of placeholders, and all of them before its first sampled token."""
+    for index, credited in enumerate(batch.samples):
+        sample = credited.sample
+        first = int(np.argmax(sample.loss_mask))
+        before, after = _runs(sample, placeholder_id, end=first), _runs(sample, placeholder_id, end=None)
+        if after != len(sample.images):
+            raise InvariantError(f"{_name(index, sample)}: {after} image placeholders but {len(sample.images)} images")
+        if before != after:
+            raise InvariantError(f"{_name(index, sample)}: {after - before} images after the first sampled token")
+
+
+def check_sampled(batch: Batch, *, version: PolicyVersion) -> None:
+    """Every token in the loss has a log-probability and a version that some policy up to `version` gave it."""
+    for index, credited in enumerate(batch.samples):
+        sample = credited.sample
+        versions, logprobs = sample.versions[sample.loss_mask], sample.logprobs[sample.loss_mask]
+        if versions.min() < 0 or versions.max() > version:
+            raise InvariantError(
+                f"{_name(index, sample)}: sampled by versions {versions.min()} to {versions.max()}, "
+                f"the learner is at {version}"
+            )
+        if not np.isfinite(logprobs).all() or logprobs.max() > 0:
+            raise InvariantError(f"{_name(index, sample)}: a sampled token has log-probability {logprobs.max()}")
+
+
+class Agreement:
+    """Compares the engine's log-probabilities with the learner's own at the version that sampled."""
+
+    def __init__(self, *, version: PolicyVersion, bounds: Bounds) -> None:
+        """Tokens of older versions are passed over: their policy is gone."""
+        self._version = version
+        self._bounds = bounds
+        self._sum = 0.0
+        self._count = 0
+        self._worst = 0.0
+        self._where = ""
+
+    def add(self, example: Example, recomputed: Float32[np.ndarray, " T"]) -> None:
+        """Note the differences of one example."""
+        fresh = example.versions == self._version
+        if not fresh.any():
+            return
+        difference = np.abs(example.logprobs - recomputed)[fresh]
+        worst = float(np.nan_to_num(difference, nan=np.inf).max())
+        self._sum += float(difference.sum())
+        self._count += difference.shape[0]
+        if worst > self._worst or not self._where:
+            self._worst = worst
+            size = example.prompt.token_ids.shape[0]
+            self._where = f"sample {example.index} ({size} prompt tokens, answer {example.answer.tolist()})"
+
+    @property
+    def mean(self) -> float:
+        """Mean absolute difference; 0 where no token is of this version."""
+        return self._sum / self._count if self._count else 0.0
+
+    @property
+    def worst(self) -> float:
+        """Largest absolute difference."""
+        return self._worst
+
+    def verify(self) -> None:
+        """Raise `InvariantError` where a bound is passed."""
+        if self._worst > self._bounds.token or not self.mean <= self._bounds.mean:
+            raise InvariantError(
+                f"engine and learner disagree at version {self._version}: mean |difference| of log-probabilities "
+                f"{self.mean:.4f} (bound {self._bounds.mean}), largest {self._worst:.4f} (bound {self._bounds.token}), "
+                f"in {self._where}"
+            )
+
+
+def _runs(sample: Sample, placeholder_id: int | None, *, end: int | None) -> int:
+    """Maximal runs of the placeholder among the first `end` ids."""
+    if placeholder_id is None:
+        return 0
+    is_placeholder = sample.token_ids[:end] == placeholder_id
+    return int((is_placeholder & ~np.concatenate([[False], is_placeholder[:-1]])).sum())
+
+
+def _name(index: int, sample: Sample) -> str:
+    return f"sample {index} of the batch ({sample.token_ids.shape[0]} tokens, {int(sample.loss_mask.sum())} sampled)"

@@ -1,0 +1,234 @@
+"""Turns batches into policies: behaviour cloning and clipped policy gradient by one path of code.
+
+Every loss is a plain sum over tokens, because the batch's credits and weights hold their global denominators; so
+neither micro-batches nor the sharing of prompts can change what is computed, but for rounding.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cairn.algo import kl, losses
+from cairn.data.ids import PolicyVersion
+from cairn.data.sample import Batch
+from cairn.models.batching import micro_batches
+from cairn.models.policy import Policy
+from cairn.ports import LearnerStep
+from cairn.train import state
+from cairn.train.examples import Example, Tokens, example, tokens
+from cairn.train.guard import Agreement, Bounds, check_sampled, check_shape
+from cairn.train.optimisation import Optimisation, Optimiser
+from cairn.train.survey import Survey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What `improve` optimises, and in how many optimiser steps."""
+
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    dual_clip: float | None = None
+    kl_coefficient: float = 0.0  # towards the policy that the first `improve` found
+    kl_estimator: Literal["k2", "k3"] = "k3"
+    entropy_coefficient: float = 0.0
+    temperature: float = 1.0  # of the sampling: log-probabilities are those of the tempered distribution
+    epochs: int = 1
+    minibatches: int = 1  # each is one optimiser step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a `GradientLearner` is made with beside its policy."""
+
+    imitation: Optimisation
+    improvement: Optimisation
+    objective: Objective = field(default_factory=Objective)
+    bounds: Bounds = field(default_factory=Bounds)
+    max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
+    placeholder_id: int | None = None  # the token that stands for an image
+    seed: int = 0  # of the order of minibatches
+
+
+class GradientLearner:
+    """Trains the module of `policy` in place, in float32 (under the policy's autocast, if any).
+
+    Imitation and improvement keep moments and schedules of their own. All randomness derives from (seed, version), so
+    that a checkpoint needs no generator's state.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        settings: Settings,
+        save_processor: Callable[[Path], object] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Start at version 0. `save_processor` writes the tokenizer or processor beside a saved model."""
+        self._policy = policy
+        self._settings = settings
+        self._save_processor = save_processor
+        self._clock = clock
+        self._version = PolicyVersion(0)
+        self._optimisers: dict[state.Phase, Optimiser] = {}
+        self._reference: Policy | None = None
+
+    @property
+    def version(self) -> PolicyVersion:
+        return self._version
+
+    @property
+    def policy(self) -> Policy:
+        """What is trained: the same object for the learner's whole life."""
+        return self._policy
+
+    def imitate(self, batch: Batch) -> LearnerStep:
+        started = self._clock()
+        check_shape(batch, placeholder_id=self._settings.placeholder_id)
+        survey = self._survey()
+        for part in self._parts([example(i, s) for i, s in enumerate(batch.samples)]):
+            own = tokens(part, self._policy.device)
+            log_probs, chosen = self._score(self._policy, part, temperature=1.0)
+            loss = losses.likelihood(chosen, own.weights).sum()
+            loss.backward()
+            survey.loss += float(loss.detach())
+            survey.add(part, own, log_probs=log_probs, chosen=chosen)
+        norm, rate = self._optimiser("imitate").step()
+        return self._finish(started, survey, survey, norm=norm, rate=rate)
+
+    def improve(self, batch: Batch) -> LearnerStep:
+        started = self._clock()
+        check_shape(batch, placeholder_id=self._settings.placeholder_id)
+        check_sampled(batch, version=self._version)
+        if self._settings.objective.kl_coefficient and self._reference is None:
+            self._reference = self._policy.copy()
+        examples = [example(i, s) for i, s in enumerate(batch.samples)]
+        rounds = self._rounds(examples)
+        before = self._survey()  # at the sampling version: a pass of its own where several steps follow
+        during = before
+        if len(rounds) > 1:
+            during = self._survey()
+            with torch.no_grad():
+                for part in self._parts(examples):
+                    self._loss(part, before)
+            before.agreement.verify()
+        norm = rate = 0.0
+        for minibatch in rounds:
+            for part in self._parts(minibatch):
+                loss = self._loss(part, during) * self._settings.objective.minibatches
+                loss.backward()
+            if during is before:
+                before.agreement.verify()
+            norm, rate = self._optimiser("improve").step()
+        during.loss /= self._settings.objective.epochs
+        return self._finish(started, before, during, norm=norm, rate=rate)
+
+    def save(self, path: Path) -> None:
+        state.save(path, self._state(), save_processor=self._save_processor)
+
+    def load(self, path: Path) -> None:
+        header = state.load(path, self._state(), optimiser=self._optimiser)
+        self._version = PolicyVersion(header.version)
+        if header.has_reference:
+            self._reference = self._policy.copy()
+            state.load_weights(path / state.REFERENCE, self._reference.model)
+
+    def _state(self) -> state.LearnerState:
+        return state.LearnerState(
+            version=self._version,
+            model=self._policy.model,
+            reference=self._reference.model if self._reference else None,
+            optimisers=self._optimisers,
+        )
+
+    def _loss(self, part: Sequence[Example], survey: Survey) -> Tensor:
+        """The summed cost of one micro-batch, measured into `survey`."""
+        objective = self._settings.objective
+        own = tokens(part, self._policy.device)
+        log_probs, chosen = self._score(self._policy, part, temperature=objective.temperature)
+        cost = losses.clipped_surrogate(
+            chosen,
+            own.behaviour,
+            own.credit,
+            clip_low=objective.clip_low,
+            clip_high=objective.clip_high,
+            dual_clip=objective.dual_clip,
+        ).sum()
+        cost = cost + self._regularisation(part, own, log_probs=log_probs, chosen=chosen)
+        survey.loss += float(cost.detach())
+        survey.add(part, own, log_probs=log_probs, chosen=chosen)
+        with torch.no_grad():
+            limits = (1.0 - objective.clip_low, 1.0 + objective.clip_high)
+            survey.note_clipped(losses.at_clip(chosen, own.behaviour, own.credit, limits=limits))
+        return cost
+
+    def _regularisation(self, part: Sequence[Example], own: Tokens, *, log_probs: Tensor, chosen: Tensor) -> Tensor:
+        objective = self._settings.objective
+        cost = torch.zeros((), device=chosen.device)
+        if self._reference is not None and objective.kl_coefficient:
+            with torch.no_grad():
+                _, reference = self._score(self._reference, part, temperature=objective.temperature)
+            estimate = kl.k2 if objective.kl_estimator == "k2" else kl.k3
+            cost = cost + objective.kl_coefficient * (own.weights * estimate(chosen, reference)).sum()
+        if objective.entropy_coefficient:
+            cost = cost - objective.entropy_coefficient * (own.weights * losses.entropy(log_probs)).sum()
+        return cost
+
+    def _score(self, policy: Policy, part: Sequence[Example], *, temperature: float) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [T, V] at the sampled tokens of `part`, and those of the chosen tokens [T]."""
+        logits = policy.answer_logits([e.prompt for e in part], [e.answer for e in part])
+        width = logits.shape[1]
+        at = np.concatenate([row * width + e.sampled for row, e in enumerate(part)])
+        ids = np.concatenate([e.answer[e.sampled] for e in part]).astype(np.int64)
+        flat = logits.flatten(0, 1).index_select(0, torch.from_numpy(at).to(logits.device))
+        log_probs = torch.log_softmax(flat / temperature, -1)
+        return log_probs, log_probs.gather(-1, torch.from_numpy(ids).to(logits.device)[:, None]).squeeze(-1)
+
+    def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
+        lengths = [e.answer.shape[0] for e in examples]
+        for part in micro_batches([e.prompt for e in examples], lengths, max_tokens=self._settings.max_tokens):
+            yield [examples[i] for i in part]
+
+    def _rounds(self, examples: list[Example]) -> list[list[Example]]:
+        """The examples of each optimiser step, in order."""
+        objective = self._settings.objective
+        if objective.epochs == objective.minibatches == 1:
+            return [examples]
+        order = np.random.Generator(np.random.Philox(key=[self._settings.seed, self._version]))
+        rounds: list[list[Example]] = []
+        for _ in range(objective.epochs):
+            shuffled = order.permutation(len(examples))
+            parts = np.array_split(shuffled, min(objective.minibatches, len(examples)))
+            rounds.extend([examples[i] for i in part] for part in parts)
+        return rounds
+
+    def _survey(self) -> Survey:
+        return Survey(Agreement(version=self._version, bounds=self._settings.bounds))
+
+    def _optimiser(self, phase: state.Phase) -> Optimiser:
+        if phase not in self._optimisers:
+            optimisation = self._settings.imitation if phase == "imitate" else self._settings.improvement
+            self._optimisers[phase] = Optimiser(model=self._policy.model, optimisation=optimisation)
+        return self._optimisers[phase]
+
+    def _finish(self, started: float, before: Survey, during: Survey, *, norm: float, rate: float) -> LearnerStep:
+        self._version = PolicyVersion(self._version + 1)
+        return LearnerStep(
+            version=self._version,
+            loss=during.loss,
+            grad_norm=norm,
+            learning_rate=rate,
+            entropy=before.entropy,
+            kl=before.kl,
+            clipped=during.clipped,
+            mismatch_mean=before.agreement.mean,
+            mismatch_max=before.agreement.worst,
+            trained_tokens=during.computed,
+            seconds=self._clock() - started,
+        )

@@ -1,0 +1,77 @@
+"""How weights move: AdamW under a learning-rate schedule that is a pure function of the step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import cos, isfinite, pi
+
+import torch
+from torch import Tensor, nn
+
+from cairn.errors import InvariantError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimisation:
+    """AdamW with linear warm-up, then a constant rate, or with `cosine_steps` half a cosine down to `final_share`."""
+
+    learning_rate: float
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0  # of matrices; never of biases and norms
+    warmup_steps: int = 0
+    cosine_steps: int | None = None  # from the first step to the end of the descent, warm-up included
+    final_share: float = 0.1
+    max_grad_norm: float = 1.0
+
+    def rate(self, step: int) -> float:
+        """The learning rate of step 0, 1, …; with a warm-up of n steps, step 0 has 1/n of the full rate."""
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        if self.cosine_steps is None:
+            return self.learning_rate
+        done = min(1.0, (step - self.warmup_steps) / max(1, self.cosine_steps - self.warmup_steps))
+        return self.learning_rate * (self.final_share + (1 - self.final_share) * (1 + cos(pi * done)) / 2)
+
+
+class Optimiser:
+    """AdamW over a model's weights, with its step count; its whole state is `tensors()` and `steps`."""
+
+    def __init__(self, *, model: nn.Module, optimisation: Optimisation) -> None:
+        """Moments are made by the first step."""
+        self._optimisation = optimisation
+        self._weights = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        matrices = [p for p in self._weights.values() if p.ndim >= 2]
+        vectors = [p for p in self._weights.values() if p.ndim < 2]
+        groups = [
+            {"params": matrices, "weight_decay": optimisation.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        self._adamw = torch.optim.AdamW(groups, lr=optimisation.learning_rate, betas=optimisation.betas, fused=True)
+        self.steps = 0
+
+    def step(self) -> tuple[float, float]:
+        """Apply the gathered gradients and clear them; the gradient's norm before clipping, and the rate used."""
+        norm = float(nn.utils.clip_grad_norm_(self._weights.values(), self._optimisation.max_grad_norm))
+        if not isfinite(norm):
+            raise InvariantError(f"the gradient's norm is {norm}: a log-probability or a credit is not finite")
+        rate = self._optimisation.rate(self.steps)
+        for group in self._adamw.param_groups:
+            group["lr"] = rate
+        self._adamw.step()
+        self._adamw.zero_grad(set_to_none=True)
+        self.steps += 1
+        return norm, rate
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """AdamW's moments and step counts, by "weight/moment"."""
+        for name, weight in self._weights.items():
+            for moment, tensor in self._adamw.state[weight].items():
+                yield f"{name}/{moment}", tensor.contiguous()
+
+    def restore(self, tensors: dict[str, Tensor], *, steps: int) -> None:
+        """Take over what `tensors` gave."""
+        self.steps = steps
+        for name, weight in self._weights.items():
+            prefix = f"{name}/"
+            state = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+            if state:
+                self._adamw.state[weight] = state

@@ -1,0 +1,89 @@
+"""What a learner's checkpoint holds: the model as `from_pretrained` reads it, and beside it safetensors and JSON only.
+
+config.json, model.safetensors, …   the model (and its processor)
+optimiser.safetensors               moments, by "phase/weight/moment"
+learner.json                        version and step counts
+reference/                          the policy that a KL term holds on to, where there is one
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+
+from cairn.errors import ConfigError
+from cairn.train.checkpoint import existing, write_directory
+from cairn.train.optimisation import Optimiser
+
+Phase = Literal["imitate", "improve"]
+PHASES: tuple[Phase, ...] = ("imitate", "improve")
+
+REFERENCE = "reference"
+_HEADER = "learner.json"
+_MOMENTS = "optimiser.safetensors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerState:
+    """What there is to save."""
+
+    version: int
+    model: PreTrainedModel
+    reference: PreTrainedModel | None
+    optimisers: Mapping[Phase, Optimiser]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a checkpoint says of itself."""
+
+    version: int
+    has_reference: bool
+
+
+def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], object] | None) -> None:
+    """Write `state` to the directory `path`, all of it or nothing."""
+
+    def fill(fresh: Path) -> None:
+        state.model.save_pretrained(fresh)
+        if save_processor is not None:
+            save_processor(fresh)
+        if state.reference is not None:
+            state.reference.save_pretrained(fresh / REFERENCE)
+        moments = {f"{phase}/{n}": t for phase, o in state.optimisers.items() for n, t in o.tensors()}
+        save_file(moments, fresh / _MOMENTS)
+        steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
+        header = {"version": state.version, "steps": steps}
+        (fresh / _HEADER).write_text(json.dumps(header, indent=2), encoding="utf-8")
+
+    write_directory(path, fill)
+
+
+def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimiser]) -> Header:
+    """Put the checkpoint's weights into `state.model` and its moments into `optimiser(phase)`, or a `ConfigError`."""
+    found = existing(path)
+    try:
+        header = json.loads((found / _HEADER).read_text(encoding="utf-8"))
+        moments = load_file(found / _MOMENTS)
+        steps: dict[Phase, int] = {phase: int(header["steps"][phase]) for phase in PHASES if phase in header["steps"]}
+        version = int(header["version"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{found} holds no learner's checkpoint: {error}") from error
+    load_weights(found, state.model)
+    for phase, count in steps.items():
+        prefix = f"{phase}/"
+        own = {k.removeprefix(prefix): t for k, t in moments.items() if k.startswith(prefix)}
+        optimiser(phase).restore(own, steps=count)
+    return Header(version=version, has_reference=(found / REFERENCE).is_dir())
+
+
+@torch.no_grad()
+def load_weights(path: Path, model: PreTrainedModel) -> None:
+    """Copy the weights of a saved model of the same class into `model`."""
+    saved = type(model).from_pretrained(path, dtype=model.dtype)
+    model.load_state_dict(saved.state_dict())

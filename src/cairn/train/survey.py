@@ -1,0 +1,59 @@
+"""What is measured while a batch is computed."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cairn.algo import kl, losses
+from cairn.models.batching import distinct
+from cairn.train.examples import Example, Tokens
+from cairn.train.guard import Agreement
+
+
+class Survey:
+    """Sums over the sampled tokens of a call. Means are weighted like the loss, so merged samples count in full."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        """Start from nothing; compare log-probabilities by `agreement`."""
+        self.agreement = agreement
+        self.loss = 0.0
+        self.computed = 0  # tokens, padding not counted
+        self._weight = 0.0
+        self._entropy = 0.0
+        self._kl = 0.0
+        self._clipped = 0
+        self._sampled = 0
+
+    @property
+    def entropy(self) -> float:
+        """Mean entropy of the distributions that tokens were chosen from, nats."""
+        return self._entropy / self._weight if self._weight else 0.0
+
+    @property
+    def kl(self) -> float:
+        """Mean k3 of the policy against the sampling policy."""
+        return self._kl / self._weight if self._weight else 0.0
+
+    @property
+    def clipped(self) -> float:
+        """Share of sampled tokens that the clip holds back."""
+        return self._clipped / self._sampled if self._sampled else 0.0
+
+    @torch.no_grad()
+    def add(self, examples: Sequence[Example], tokens: Tokens, *, log_probs: Tensor, chosen: Tensor) -> None:
+        """Note the tokens of `examples`: all log-probabilities [T, V] and those of the chosen tokens [T]."""
+        chosen = chosen.detach()
+        self._weight += float(tokens.weights.sum())
+        self._entropy += float((losses.entropy(log_probs.detach()) * tokens.weights).sum())
+        self._kl += float((kl.k3(chosen, tokens.behaviour) * tokens.weights).sum())
+        self._sampled += chosen.shape[0]
+        prompts, _ = distinct([e.prompt for e in examples])
+        self.computed += sum(p.token_ids.shape[0] for p in prompts) + sum(e.answer.shape[0] for e in examples)
+        ends = torch.tensor([e.sampled.shape[0] for e in examples]).cumsum(0)[:-1]
+        for example, own in zip(examples, chosen.cpu().tensor_split(ends), strict=True):
+            self.agreement.add(example, own.numpy())
+
+    def note_clipped(self, clipped: Tensor) -> None:
+        """Count tokens at the clip."""
+        self._clipped += int(clipped.sum())
