@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.data.action import Finish
@@ -175,6 +175,7 @@ def credited(groups: list[ScoredGroup], aggregation: Aggregation) -> Credited:
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
+@settings(max_examples=25)
 @given(groups=rounds())
 def test_merging_equal_samples_keeps_the_sum_of_credits(aggregation: Aggregation, groups: list[ScoredGroup]) -> None:
     merged = credited(groups, aggregation)
@@ -190,7 +191,9 @@ def test_merging_equal_samples_keeps_the_sum_of_credits(aggregation: Aggregation
     assert sum(s.negative.sum() for s in merged.batch.samples) == pytest.approx(negative, abs=1e-5)
 
 
-def weights(one: ScoredTrajectory, used: list, aggregation: Aggregation) -> list[float]:
+def weights(
+    one: ScoredTrajectory, used: list[tuple[ScoredTrajectory, np.float32]], aggregation: Aggregation
+) -> list[float]:
     """The definition of each aggregation, trajectory by trajectory and turn by turn."""
     everything = [samples_of(m.trajectory) for m, _ in used]
     mine = samples_of(one.trajectory)
@@ -209,6 +212,7 @@ def weights(one: ScoredTrajectory, used: list, aggregation: Aggregation) -> list
 
 
 @pytest.mark.parametrize("aggregation", MEANS)
+@settings(max_examples=25)
 @given(groups=rounds())
 def test_the_weights_of_a_mean_sum_to_one(aggregation: Aggregation, groups: list[ScoredGroup]) -> None:
     batch = credited(groups, aggregation).batch
@@ -217,6 +221,7 @@ def test_the_weights_of_a_mean_sum_to_one(aggregation: Aggregation, groups: list
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
+@settings(max_examples=25)
 @given(groups=rounds(), seed=st.integers(0, 99))
 def test_the_order_of_groups_and_members_changes_nothing(
     aggregation: Aggregation, groups: list[ScoredGroup], seed: int

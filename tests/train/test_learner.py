@@ -140,26 +140,27 @@ def test_several_epochs_and_minibatches_take_as_many_steps_and_measure_before_th
 
 
 def test_the_clip_holds_a_policy_that_has_moved() -> None:
-    objective = Objective(epochs=12)
-    fast = Optimisation(learning_rate=1e-3, betas=(0.0, 0.95))  # no momentum to carry it past the clip
-    trained = learner(settings=replace(SETTINGS, objective=objective, improvement=fast))
+    objective = Objective(epochs=20)
+    gentle = Optimisation(learning_rate=1e-4, betas=(0.0, 0.95))  # no momentum to carry it past the clip
+    trained = learner(settings=replace(SETTINGS, objective=objective, improvement=gentle))
     before = policy()
     data = Batch(samples=(credited(prompt(6), [10], policy=before, credit=1),))
     step = trained.improve(data)
     ids = data.samples[0].sample.token_ids
     assert step.clipped > 0.5
     moved = logprob(trained.policy, ids, 1) - logprob(before, ids, 1)
-    assert np.log(1.28) < moved < 1.0
+    assert np.log(1.28) < moved < 0.6
 
 
 def test_a_kl_term_pulls_back_to_the_first_policy() -> None:
     moved: dict[float, float] = {}
+    slow = Optimisation(learning_rate=1e-5)
     for coefficient in (0.0, 10.0):
         objective = Objective(kl_coefficient=coefficient, epochs=1)
-        trained = learner(settings=replace(SETTINGS, objective=objective, bounds=Bounds(mean=9, token=9)))
+        trained = learner(settings=replace(SETTINGS, improvement=slow, objective=objective))
         before = policy()
         data = Batch(samples=(credited(prompt(6), [10], policy=before, credit=1),))
-        for _ in range(6):
+        for _ in range(20):
             trained.improve(data)
         ids = data.samples[0].sample.token_ids
         moved[coefficient] = logprob(trained.policy, ids, 1) - logprob(before, ids, 1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from cairn.codecs.pixel import PixelCodec
 from cairn.config import OptimizerOptions, RunConfig
@@ -37,13 +38,14 @@ class _Body:
     policy: Policy
     codec: Codec
     placeholder_id: int | None
-    save_processor: Callable[[Path], object]
+    save_processor: Callable[[Path], None]
 
 
 def build_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> Brain:
     """The policy that a recipe describes, newly made, or as it was saved in the directory `saved`."""
     options = config.policy
     torch.set_num_threads(options.threads)
+    disable_progress_bar()  # the run has its own
     body = _pixel(config, blobs=blobs, saved=saved)
     learner = GradientLearner(
         policy=body.policy,
@@ -66,6 +68,10 @@ def _pixel(config: RunConfig, *, blobs: BlobStore, saved: Path | None) -> _Body:
     shape = model.config
     codec = PixelCodec(vocabulary=shape.vocabulary, crop=shape.crop, characters=shape.characters, history=shape.history)
     processor = PixelImageProcessor(crop=shape.crop)
+
+    def save_processor(folder: Path) -> None:
+        processor.save_pretrained(folder)
+
     policy = Policy(
         model=model,
         forbidden_ids=codec.forbidden_ids,
@@ -76,7 +82,7 @@ def _pixel(config: RunConfig, *, blobs: BlobStore, saved: Path | None) -> _Body:
         policy=policy,
         codec=codec,
         placeholder_id=PixelVocabulary.IMAGE,
-        save_processor=processor.save_pretrained,
+        save_processor=save_processor,
     )
 
 

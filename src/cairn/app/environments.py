@@ -1,16 +1,24 @@
 """Which environment a recipe names, and which of its templates."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.codecs.pixel import PixelCodec
 from cairn.config import EnvironmentOptions
+from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.task import Template
 from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.errors import ConfigError
 from cairn.ports import BlobStore, Environment
+from cairn.testing.calibration_check import NamedCodec
+from cairn.testing.environment_check import check_environment
+from cairn.testing.environment_report import EnvironmentReport, Result
+from cairn.testing.memory import MemoryBlobs
 from cairn.testing.scripted import ScriptedEnvironment
+from cairn.testing.template_checks import CheckOptions
 
 NAMES = ("miniwob", "scripted")
 
@@ -40,3 +48,62 @@ def choose_templates(environment: Environment, wanted: Sequence[str]) -> tuple[T
             hint = f"did you mean {near[0]!r}?" if near else f"`cairn env tasks {environment.name}` lists them."
             raise ConfigError(f"{environment.name} has no task {name!r}; {hint}")
     return tuple(known[name] for name in wanted) if wanted else tuple(known.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """An environment at a glance."""
+
+    templates: int
+    experts: int
+    summary: str
+
+
+_SUMMARIES = {
+    "miniwob": "MiniWoB++: small web pages with a goal, in headless Chromium",
+    "scripted": "pages that are plain Python, for tests and for trying the machinery",
+}
+
+
+def environment_named(name: str) -> Environment:
+    """The environment with its default options, and a blob store in memory."""
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(NAMES)}."
+        raise ConfigError(f"no environment {name!r}; {hint}")
+    return build_environment(EnvironmentOptions.model_validate({"name": name}), blobs=MemoryBlobs())
+
+
+def describe(name: str) -> Description:
+    """What `cairn env list` says of it."""
+    environment = environment_named(name)
+    return Description(
+        templates=len(environment.templates),
+        experts=sum(environment.has_expert(t) for t in environment.templates),
+        summary=_SUMMARIES[name],
+    )
+
+
+def short_name(template: Template, environment: Environment) -> str:
+    """A template's name without the environment's."""
+    return template.id.removeprefix(f"{environment.name}/")
+
+
+async def check_named(
+    name: str, tasks: Sequence[str], *, seeds: int, progress: Callable[[str], None]
+) -> EnvironmentReport:
+    """Run the conformance kit, with every codec that turns points into tokens and back."""
+    blobs = MemoryBlobs()
+    environment_named(name)
+    environment = build_environment(EnvironmentOptions.model_validate({"name": name}), blobs=blobs)
+    options = CheckOptions(
+        templates=choose_templates(environment, tasks) if tasks else None, indices=tuple(range(seeds))
+    )
+
+    def told(result: Result) -> None:
+        progress(f"{result.check} {result.template or ''}")
+
+    return await check_environment(environment, options=options, blobs=blobs, codecs=_POINTING_CODECS, progress=told)
+
+
+_POINTING_CODECS = (NamedCodec(name="pixel", codec=PixelCodec(vocabulary=PixelVocabulary(), crop=Crop())),)

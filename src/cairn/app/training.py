@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from cairn.algo import advantages
 from cairn.app.brain import Brain
@@ -16,17 +15,18 @@ from cairn.loop.budget import Budget
 from cairn.loop.course import Course, CourseOptions, Measuring
 from cairn.loop.demonstrations import Demonstrations
 from cairn.loop.sync import SyncLoop
-from cairn.ports import Environment, EventSink, Sampling, Scheduler, TrajectoryStore
+from cairn.ports import Environment, EventSink, Sampling, Scheduler
 from cairn.rewards.outcome import Success
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.clock import LoopClock
 from cairn.rollout.episode import EpisodeRunner, Limits
-from cairn.rollout.group import GroupRunner, Judging
+from cairn.rollout.group import GroupRunner, Judging, Record
 from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import AdvantageFn
 from cairn.schedule.plans import RootPlans
 from cairn.schedule.round_robin import RoundRobin
 from cairn.schedule.variance import SuccessVariance
+from cairn.store.run import RunWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,15 @@ class Parts:
     environment: Environment
     templates: Sequence[Template]
     brain: Brain
-    store: TrajectoryStore
     events: EventSink
-    folder: Path
+    run: RunWriter
 
 
 def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
     """The whole run, not yet started."""
-    runner = build_runner(config, parts)
+    runner = build_runner(
+        config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
+    )
     measured = config.evaluation
     learning = config.reinforcement
     loop = SyncLoop(
@@ -55,11 +56,12 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
         engine=parts.brain.engine,
         clock=LoopClock(),
         events=parts.events,
+        count=parts.run.count,
         groups_per_update=learning.groups_per_update,
     )
     demonstrations = Demonstrations(
         runner=runner,
-        store=parts.store,
+        store=parts.run.trajectories,
         codec=parts.brain.codec,
         events=parts.events,
         templates=parts.templates,
@@ -69,7 +71,7 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
     )
     return Course(
         loop=loop,
-        evaluator=build_evaluator(config, parts, runner),
+        evaluator=build_evaluator(config, parts.brain, runner),
         templates=parts.templates,
         demonstrate=demonstrations.curriculum,
         options=CourseOptions(
@@ -85,41 +87,43 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
             ),
             save_every=config.checkpoint_every_updates,
         ),
-        folder=parts.folder,
+        folder=parts.run.path,
     )
 
 
-def build_runner(config: RunConfig, parts: Parts) -> RolloutRunner:
-    """Rollouts with the limits of the recipe; every group goes to the store the moment it is complete."""
+def build_runner(
+    config: RunConfig, *, environment: Environment, brain: Brain, events: EventSink, record: Record
+) -> RolloutRunner:
+    """Rollouts with the limits of the recipe; every group goes to `record` the moment it is complete."""
     options = config.rollout
     episodes = EpisodeRunner(
-        sessions=parts.environment,
-        engine=parts.brain.engine,
-        codec=parts.brain.codec,
-        sampling=parts.brain.sampling,
+        sessions=environment,
+        engine=brain.engine,
+        codec=brain.codec,
+        sampling=brain.sampling,
         limits=_limits(options),
         clock=LoopClock(),
-        events=parts.events,
+        events=events,
     )
     groups = GroupRunner(
         episodes=episodes,
         judging=Judging(reward=Success(), format_penalty=config.reinforcement.format_penalty),
         breaker=CircuitBreaker(share=options.breaker_share, window=options.breaker_window),
-        places=asyncio.Semaphore(options.concurrency or parts.environment.capacity),
-        events=parts.events,
+        places=asyncio.Semaphore(options.concurrency or environment.capacity),
+        events=events,
         retries=options.retries,
     )
-    return RolloutRunner(groups=groups, record=parts.store.append)
+    return RolloutRunner(groups=groups, record=record)
 
 
-def build_evaluator(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Evaluator:
+def build_evaluator(config: RunConfig, brain: Brain, runner: RolloutRunner) -> Evaluator:
     """Evaluation with the run's own limits."""
 
     async def play(plans: Sequence[RolloutPlan], sampling: Sampling) -> Sequence[ScoredGroup]:
         episodes = replace(runner.groups.episodes, sampling=sampling)
         return await replace(runner, groups=replace(runner.groups, episodes=episodes)).round(plans)
 
-    return Evaluator(play=play, sampling=parts.brain.sampling, seed=config.seed, max_turns=config.rollout.max_turns)
+    return Evaluator(play=play, sampling=brain.sampling, seed=config.seed, max_turns=config.rollout.max_turns)
 
 
 def _limits(options: RolloutOptions) -> Limits:

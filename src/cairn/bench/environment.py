@@ -1,6 +1,7 @@
 """How fast environments are: the same tasks and actions in Cairn, in miniwob's own environment and in BrowserGym."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -50,6 +51,7 @@ class Run:
     resets: tuple[float, ...]  # seconds each, first observation included
     steps: tuple[float, ...]  # seconds each, screenshot included
     pss_mb: float  # of all browser and driver processes
+    cpu: float  # seconds of all processes, Cairn's own and the workers' included, resets included
 
     @property
     def per_second(self) -> float:
@@ -72,6 +74,7 @@ class Speed:
     low: float
     high: float
     step_rate: float
+    cpu_ms: float  # per step, resets included: what a loaded machine cannot distort
     step_ms: float
     step_ms_p95: float
     reset_ms: float
@@ -163,6 +166,7 @@ async def _measure_ours(sessions: int, *, traces: Sequence[Trace], options: EnvB
         async with asyncio.TaskGroup() as group:  # browsers and tabs start outside the measurement
             for _ in range(sessions):
                 group.create_task(_episode(environment, traces[0]))
+        before = _cpu([os.getpid()])
         begun = time.perf_counter()
 
         async def rounds(offset: int) -> None:
@@ -177,7 +181,8 @@ async def _measure_ours(sessions: int, *, traces: Sequence[Trace], options: EnvB
             for offset in range(sessions):
                 group.create_task(rounds(offset))
         wall = time.perf_counter() - begun
-        memory = _pss(os.getpid(), root=False)
+        cpu = _cpu([os.getpid()]) - before
+        memory = _pss(os.getpid())
     finally:
         await environment.close()
     return Run(
@@ -187,6 +192,7 @@ async def _measure_ours(sessions: int, *, traces: Sequence[Trace], options: EnvB
         resets=tuple(resets),
         steps=tuple(steps),
         pss_mb=memory,
+        cpu=cpu,
     )
 
 
@@ -218,53 +224,70 @@ async def _measure_theirs(
     resets: list[float] = []
     steps: list[float] = []
     busy: list[float] = []
+    used: list[float] = []
 
     async def rounds(worker: Competitor) -> None:
-        # Each change of the task starts a browser there, which is left out of what is counted.
-        spent = 0.0
         for trace in traces:
-            share, first = 0.0, True
-            while first or share < seconds / len(traces):
+            if contender is Contender.SELENIUM:  # a change of the task starts a browser, which is not counted
+                await worker.open(trace.task.template.id.partition("/")[2], trace.task.seed)
+            before, spent = _cpu([worker.pid]), 0.0
+            while spent == 0.0 or spent < seconds / len(traces):
                 played = await play_elsewhere(worker, trace)
-                first = False
                 resets.append(played.reset_seconds)
                 steps.extend(played.step_seconds)
-                share += played.reset_seconds + sum(played.step_seconds)
-            spent += share
-        busy.append(spent)
+                spent += played.reset_seconds + sum(played.step_seconds)
+            busy.append(spent)
+            used.append(_cpu([worker.pid]) - before)
 
     try:
         async with asyncio.TaskGroup() as group:
             for worker in workers:
                 group.create_task(rounds(worker))
-        memory = sum(_pss(worker.pid, root=False) for worker in workers)
+        memory = sum(_pss(worker.pid) for worker in workers)
     finally:
         for worker in workers:
             await worker.close()
     return Run(
         contender=contender,
         sessions=sessions,
-        wall=statistics.mean(busy),
+        wall=sum(busy) / sessions,
         resets=tuple(resets),
         steps=tuple(steps),
         pss_mb=memory,
+        cpu=sum(used),
     )
 
 
-def _pss(pid: int, *, root: bool) -> float:
+def _tree(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """A process, and its descendants."""
+    try:
+        root = psutil.Process(pid)
+        return [root], root.children(recursive=True)
+    except psutil.Error:
+        return [], []
+
+
+def _pss(pid: int) -> float:
     """Proportional memory of a process's descendants, in MB; shared pages are counted once."""
     total = 0
-    try:
-        parent = psutil.Process(pid)
-        processes = [*([parent] if root else []), *parent.children(recursive=True)]
-    except psutil.Error:
-        return 0.0
-    for process in processes:
-        try:
+    for process in _tree(pid)[1]:
+        with contextlib.suppress(psutil.Error):
             total += int(process.memory_full_info().pss)
-        except psutil.Error:
-            continue
     return total / _MEGABYTE
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    """Seconds that the processes and their descendants have used, those that have ended included."""
+    total = 0.0
+    for pid in pids:
+        roots, children = _tree(pid)
+        for process in (*roots, *children):
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system
+                if process in roots:
+                    total += times.children_user + times.children_system
+    return total
 
 
 # ── the result ────────────────────────────────────────────────────────────────
@@ -303,6 +326,7 @@ def _speed(runs: Sequence[Run]) -> Speed:
         low=min(rates),
         high=max(rates),
         step_rate=statistics.median(run.step_rate for run in runs),
+        cpu_ms=1000 * statistics.median(run.cpu / len(run.steps) for run in runs),
         step_ms=1000 * statistics.median(steps),
         step_ms_p95=1000 * steps[min(len(steps) - 1, int(0.95 * len(steps)))],
         reset_ms=1000 * statistics.median(second for run in runs for second in run.resets),
@@ -314,7 +338,7 @@ def env_table(bench: EnvBench) -> Table:
     """One row per setting."""
     table = Table(title=f"steps with screenshot, same tasks and actions, {bench.cpus} CPUs")
     for column in ("environment", "sessions", "steps/s with resets", "range", "steps/s", "step ms", "p95", "reset ms",
-                   "PSS MB/session"):  # fmt: skip
+                   "CPU ms/step", "PSS MB/session"):  # fmt: skip
         table.add_column(column, justify="left" if column == "environment" else "right")
     for speed in bench.speeds:
         table.add_row(
@@ -326,6 +350,7 @@ def env_table(bench: EnvBench) -> Table:
             f"{speed.step_ms:.1f}",
             f"{speed.step_ms_p95:.1f}",
             f"{speed.reset_ms:.0f}",
+            f"{speed.cpu_ms:.1f}",
             f"{speed.pss_mb_per_session:.0f}",
         )
     return table

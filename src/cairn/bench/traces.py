@@ -1,7 +1,7 @@
 """Recorded actions in screen coordinates, which any environment of the same pages can perform."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from cairn.data.action import (
     Action,
@@ -87,21 +87,21 @@ def spoiled(trace: Trace) -> Trace:
     """The trace with one action replaced by a click elsewhere; which one follows from the seed."""
     spot = trace.task.seed % len(trace.actions)
     point = _point_of(trace.actions[spot])
-    elsewhere = Click(Point(1.0 - point.x, min(0.95, max(0.3, 1.25 - point.y))))
+    elsewhere = Click(_on_pixel(Point(1.0 - point.x, min(0.95, max(0.3, 1.25 - point.y)))))
     actions = (*trace.actions[:spot], elsewhere, *trace.actions[spot + 1 :])
     return replace(trace, actions=actions)
 
 
 def placed(action: Action, seen: Observation) -> Action:
-    """The same action at the middles of the elements that it names."""
+    """The same action at the middles of the elements that it names, in whole pixels."""
 
     def at(target: Target) -> Point:
         if isinstance(target, Point):
-            return target
+            return _on_pixel(target)
         element = seen.element(target)
         if element is None:
             raise ConfigError(f"the expert named element {target}, which was not shown")
-        return element.box.center
+        return _on_pixel(element.box.center)
 
     match action:
         case Click() | DoubleClick() | RightClick() | LongPress() | Hover():
@@ -119,26 +119,27 @@ def placed(action: Action, seen: Observation) -> Action:
 def wire(action: Action) -> Mapping[str, str | float]:
     """A placed action for another environment: JSON, in CSS pixels of the 160 x 210 screen."""
     match action:
-        case Click(Point() as point):
-            return {"kind": "click", **_xy(point)}
-        case Hover(Point() as point):
-            return {"kind": "hover", **_xy(point)}
+        case Click(Point() as point) | Hover(Point() as point):
+            return {"kind": type(action).__name__.lower(), **_xy(point)}
         case Drag(Point() as source, Point() as target):
-            return {"kind": "drag", **_xy(source), "x2": target.x * WIDTH, "y2": target.y * HEIGHT}
+            return {"kind": "drag", **_xy(source), "x2": round(target.x * WIDTH, 3), "y2": round(target.y * HEIGHT, 3)}
         case Scroll(Point() as point, _, dy):
             return {"kind": "scroll", **_xy(point), "dy": dy * HEIGHT}
         case Type(text, Point() as point):
             return {"kind": "type", **_xy(point), "text": text}
-        case Key(keys):
-            return {"kind": "key", "keys": keys}
-        case Wait(seconds):
-            return {"kind": "wait", "seconds": seconds}
+        case Key() | Wait():
+            return {"kind": type(action).__name__.lower(), **asdict(action)}
         case _:
             raise ConfigError(f"{action} cannot be played in another environment")
 
 
+def _on_pixel(point: Point) -> Point:
+    """The whole pixel that holds the point: not every driver knows halves."""
+    return Point(min(WIDTH - 1, int(point.x * WIDTH)) / WIDTH, min(HEIGHT - 1, int(point.y * HEIGHT)) / HEIGHT)
+
+
 def _xy(point: Point) -> Mapping[str, float]:
-    return {"x": point.x * WIDTH, "y": point.y * HEIGHT}
+    return {"x": round(point.x * WIDTH, 3), "y": round(point.y * HEIGHT, 3)}
 
 
 def _point_of(action: Action) -> Point:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import config
+from cairn.cli import config, env, train
 
 app = typer.Typer(
     name="cairn",
@@ -16,7 +16,10 @@ app = typer.Typer(
     help="Train GUI agents by reinforcement learning in real environments.\n\n"
     "Start with [bold]cairn doctor[/], then [bold]cairn train quickstart[/].",
 )
+app.command()(train.train)
+app.command("eval")(train.evaluate)
 app.add_typer(config.app, name="config")
+app.add_typer(env.app, name="env")
 
 
 @app.callback(invoke_without_command=True)
@@ -30,3 +33,7 @@ def root(*, version: Annotated[bool, typer.Option("--version", help="Print the v
 def main() -> None:
     """Entry point."""
     app()
+
+
+if __name__ == "__main__":
+    main()

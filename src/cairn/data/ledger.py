@@ -1,7 +1,7 @@
 """The ledger: what a run has spent and what it got for it, by purpose and template. Counted, never estimated."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import TypeAlias
@@ -75,14 +75,16 @@ LedgerKey: TypeAlias = tuple[Purpose, TemplateId, Quantity]
 class Ledger:
     """Sums by purpose, template and quantity; what is not there is 0."""
 
-    sums: Mapping[LedgerKey, float] = field(default_factory=dict[LedgerKey, float])
+    sums: Mapping[LedgerKey, int | float] = field(default_factory=dict[LedgerKey, int | float])
 
     def __add__(self, other: "Ledger") -> "Ledger":
         total = Counter[LedgerKey](self.sums)
         total.update(other.sums)
         return Ledger(sums=dict(total))
 
-    def total(self, quantity: Quantity, *, purpose: Purpose | None = None, template: TemplateId | None = None) -> float:
+    def total(
+        self, quantity: Quantity, *, purpose: Purpose | None = None, template: TemplateId | None = None
+    ) -> int | float:
         """The sum over every purpose and template, or over the one given."""
         return sum(
             value
@@ -93,21 +95,25 @@ class Ledger:
 
 def environment_steps(group: ScoredGroup) -> int:
     """Actions that were sent to a live session, by the lost trajectories too."""
-    return sum(_steps(trajectory) for trajectory in _all(group))
+    return sum(_steps(result.trajectory) for result in (*group.members, *group.lost))
 
 
 def of_groups(groups: Iterable[ScoredGroup]) -> Ledger:
     """What rollouts took and came to."""
-    sums = Counter[LedgerKey]()
+    sums: defaultdict[LedgerKey, int | float] = defaultdict(int)
     for group in groups:
-        line = Counter[Quantity]({Quantity.GROUPS: 1, Quantity.JUDGED: len(group.members)})
-        line.update(Quantity[result.outcome.name] for result in (*group.members, *group.lost))
-        for trajectory in _all(group):
-            line.update(_spent(trajectory))
-        for quantity, value in line.items():
+        for quantity, value in _line(group):
             if value:
                 sums[group.plan.purpose, group.plan.task.template.id, quantity] += value
     return Ledger(sums=dict(sums))
+
+
+def _line(group: ScoredGroup) -> Iterator[tuple[Quantity, int | float]]:
+    yield Quantity.GROUPS, 1
+    yield Quantity.JUDGED, len(group.members)
+    for result in (*group.members, *group.lost):
+        yield Quantity[result.outcome.name], 1
+        yield from _spent(result.trajectory)
 
 
 def of_update(
@@ -133,26 +139,20 @@ def of_learner(seconds: float) -> Ledger:
     return Ledger(sums={(Purpose.TRAIN, ALL_TEMPLATES, Quantity.LEARNER_SECONDS): seconds})
 
 
-def _all(group: ScoredGroup) -> list[Trajectory]:
-    return [result.trajectory for result in (*group.members, *group.lost)]
-
-
 def _steps(trajectory: Trajectory) -> int:
     if isinstance(trajectory.plan.start, Recorded):
         return 0
     return sum(not isinstance(turn.action, Invalid) for turn in trajectory.turns)
 
 
-def _spent(trajectory: Trajectory) -> dict[Quantity, float]:
+def _spent(trajectory: Trajectory) -> Iterator[tuple[Quantity, int | float]]:
     seconds, start = trajectory.seconds, trajectory.plan.start
-    return {
-        Quantity.ENVIRONMENT_STEPS: _steps(trajectory),
-        Quantity.OPENS: not isinstance(start, Recorded),
-        Quantity.RESTORES: isinstance(start, FromSnapshot),
-        Quantity.PROMPT_TOKENS: sum(t.prompt.token_ids.shape[0] for t in trajectory.turns),
-        Quantity.RESPONSE_TOKENS: sum(t.completion.token_ids.shape[0] for t in trajectory.turns),
-        Quantity.OPENING_SECONDS: seconds.opening,
-        Quantity.ENVIRONMENT_SECONDS: seconds.environment,
-        Quantity.ENGINE_SECONDS: seconds.engine,
-        Quantity.CLOSING_SECONDS: seconds.closing,
-    }
+    yield Quantity.ENVIRONMENT_STEPS, _steps(trajectory)
+    yield Quantity.OPENS, int(not isinstance(start, Recorded))
+    yield Quantity.RESTORES, int(isinstance(start, FromSnapshot))
+    yield Quantity.PROMPT_TOKENS, sum(t.prompt.token_ids.shape[0] for t in trajectory.turns)
+    yield Quantity.RESPONSE_TOKENS, sum(t.completion.token_ids.shape[0] for t in trajectory.turns)
+    yield Quantity.OPENING_SECONDS, seconds.opening
+    yield Quantity.ENVIRONMENT_SECONDS, seconds.environment
+    yield Quantity.ENGINE_SECONDS, seconds.engine
+    yield Quantity.CLOSING_SECONDS, seconds.closing

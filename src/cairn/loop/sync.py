@@ -1,10 +1,12 @@
 """The whole system on one page: plans -> rollouts -> record -> advantages -> batch -> one update -> engine."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from cairn.data import ledger as ledgers
+from cairn.data.ledger import Ledger
 from cairn.data.sample import Aggregation
 from cairn.loop import events
 from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
@@ -29,6 +31,7 @@ class SyncLoop:
     engine: Engine
     clock: Clock
     events: EventSink
+    count: Callable[[Ledger], None]
     groups_per_update: int
 
     async def step(self, number: int) -> LearnerStep | None:
@@ -41,9 +44,13 @@ class SyncLoop:
         credited = credit(groups, advantages=self.advantages, aggregation=self.aggregation)
         seconds = self.clock.now() - started
         self.events.emit(events.round_done(number, groups, seconds=seconds, informative=len(credited.used)))
+        idle = [(dropped.group, dropped.why) for dropped in credited.dropped]
+        samples = len(credited.batch.samples) if credited.batch else 0
+        self.count(ledgers.of_update(used=credited.used, idle=idle, sequences=credited.sequences, samples=samples))
         if credited.batch is None:
             return None
         step = await undisturbed(asyncio.to_thread(self.learner.improve, credited.batch))
+        self.count(ledgers.of_learner(step.seconds))
         await self.engine.update(step.version)
         return step
 

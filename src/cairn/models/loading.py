@@ -1,26 +1,66 @@
-"""How a model comes from a directory, and in what precision and on how many threads it runs."""
+"""How a language model comes from a directory, and on how many threads torch computes."""
 
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.errors import ConfigError, SetupError
+from cairn.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+_WORTH_ROUNDING = 20_000_000
+"""Weights from which bfloat16 pays on a CPU that has it: below, casts and calls cost more than the products."""
+
 
 def configure_threads(threads: int) -> None:
     """Let torch compute on `threads` threads that sleep, not spin, while they wait.
 
-    Call it before anything else imports torch. Spinning threads starve the browsers on the same cores, and tiny models
-    become ten times slower themselves. Where torch is already there the number is set, the waiting policy cannot be.
+    Call it before anything else imports torch: where torch is already there the number is set, but the waiting policy
+    cannot be. Spinning threads starve browsers on the same cores, and with them tiny models become many times slower.
     """
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    import torch  # noqa: PLC0415 - the line above must come first
+    import torch
 
     torch.set_num_threads(threads)
+
+
+def load_language_model(path: Path) -> "PreTrainedModel":
+    """The causal language model of a Hugging Face directory, in float32; `ConfigError` where there is none.
+
+    Attention is computed plainly: on short prompts with padding that is faster than fused attention on CPU, and its
+    backward pass much faster.
+    """
+    if not (path / "config.json").is_file():
+        raise ConfigError(f"{path} is no model directory: it has no config.json")
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=_attention())
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{path} holds no causal language model that can be loaded: {error}") from error
+
+
+def working_type(model: "PreTrainedModel") -> "torch.dtype | None":
+    """bfloat16 where this machine computes `model` faster in it, else None.
+
+    That is a GPU, or a CPU with AMX or AVX-512 instructions for it, and a model of tens of millions of weights.
+    """
+    import torch
+
+    if model.num_parameters() < _WORTH_ROUNDING:
+        return None
+    if model.device.type == "cuda":
+        return torch.bfloat16
+    able = torch.cpu.get_capabilities()
+    return torch.bfloat16 if able.get("amx_bf16") or able.get("avx512_bf16") else None
+
+
+def _attention() -> str:
+    import torch
+
+    return "sdpa" if torch.cuda.is_available() else "eager"

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import cast
 
-from cairn.errors import CairnError, CircuitOpenError
+from cairn.errors import BoundaryError, CairnError, InvariantError
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _rank(error: BaseException) -> int:
-    """A bug of our own or a full disk says more than the open circuit that it may have caused."""
-    if isinstance(error, CircuitOpenError):
-        return 1
-    return 2 if isinstance(error, CairnError) else 0
+    """A bug of our own says more than the stop that it led to, and a full disk more than a cut connection."""
+    if isinstance(error, InvariantError) or not isinstance(error, CairnError):
+        return 0
+    return 2 if isinstance(error, BoundaryError) else 1

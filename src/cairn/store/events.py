@@ -77,30 +77,25 @@ class TensorBoardSink:
     """
 
     def __init__(self, folder: Path, *, step_field: str = "number", now: Now = wall_clock) -> None:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary import DirectoryOutput, Writer
 
         self._step_field = step_field
         self._now = now
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self._writer = EventFileWriter(str(folder))
+            self._writer = Writer(DirectoryOutput(str(folder)))
 
     def emit(self, event: Event) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event as Record
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
         step = event.fields.get(self._step_field)
         if not isinstance(step, int):
             return
         phase = event.fields.get("phase")
         prefix = phase if isinstance(phase, str) else event.kind
-        scalars = [
-            Summary.Value(tag=f"{prefix}/{name}", simple_value=float(value))
-            for name, value in event.fields.items()
-            if isinstance(value, int | float) and name != self._step_field
-        ]
-        record = Record(wall_time=self._now().timestamp(), step=step, summary=Summary(value=scalars))
-        self._writer.add_event(record)
+        time = self._now().timestamp()
+        for name, value in event.fields.items():
+            if isinstance(value, int | float) and name != self._step_field:
+                self._writer.add_scalar(f"{prefix}/{name}", float(value), step, wall_time=time)
+        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()

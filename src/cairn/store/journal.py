@@ -3,7 +3,7 @@
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +81,7 @@ class Journal:
         os.close(self._file)
 
     @contextmanager
-    def _undone_on_error(self) -> Iterator[None]:
+    def _undone_on_error(self) -> Generator[None]:
         """A record that was written in part would hide every later one."""
         try:
             yield

@@ -14,7 +14,7 @@ from cairn.store.disk import write_whole
 class _Line(TypedDict):
     purpose: str
     template: str
-    quantities: dict[str, float]
+    quantities: dict[str, int | float]
 
 
 def write_ledger(path: Path, ledger: Ledger) -> None:
@@ -32,7 +32,7 @@ def read_ledger(path: Path) -> Ledger:
         return Ledger()
     try:
         lines = cast("list[_Line]", json.loads(path.read_bytes()))
-        sums: dict[LedgerKey, float] = {
+        sums: dict[LedgerKey, int | float] = {
             (Purpose(line["purpose"]), TemplateId(line["template"]), Quantity(quantity)): value
             for line in lines
             for quantity, value in line["quantities"].items()

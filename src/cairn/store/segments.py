@@ -1,7 +1,8 @@
 """The trajectory store: a journal that every group enters at once, compacted into Parquet segments.
 
-Files are numbered: `000007.journal` becomes `000007.parquet`, which appears whole, and only then goes. So every group
-is in exactly one of them at any moment a process can die at: where both exist, the segment holds all of the journal.
+Files are numbered: `000007.journal` becomes `000007.1f2e3d4c.parquet`, which appears whole, and only then goes. So no
+moment at which a process can die loses or doubles a group: where both exist, the segment holds all of the journal. The
+middle of a segment's name is the CRC-32 of its bytes, for Parquet's own checksums leave its footer out.
 """
 
 import json
@@ -30,12 +31,10 @@ class SegmentStore:
         self._groups_per_segment = groups_per_segment
         self._sync = sync
         sweep(folder)
-        numbers = _numbers(folder)
-        for number in numbers:
-            if _segment(folder, number).exists():
-                _journal(folder, number).unlink(missing_ok=True)
-        last = numbers[-1] if numbers else 0
-        self._number = last + 1 if _segment(folder, last).exists() else last
+        segments = _segments(folder)
+        for number in segments:
+            _journal(folder, number).unlink(missing_ok=True)
+        self._number = max(segments, default=-1) + 1
         self._open_journal()
 
     @property
@@ -56,8 +55,8 @@ class SegmentStore:
         if self._journal.count == 0:
             return
         path = _journal(self._folder, self._number)
-        rows = _journal_rows(path)
-        write_whole(_segment(self._folder, self._number), _parquet(rows), sync=self._sync)
+        data = _parquet(_journal_rows(path))
+        write_whole(self._folder / _segment_name(self._number, data), data, sync=self._sync)
         self._journal.close()
         path.unlink()
         self._number += 1
@@ -89,24 +88,28 @@ def read_rows(folder: Path) -> Iterator[GroupRow]:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, Sequence[GroupRow]]]:
-    for number in _numbers(folder):
-        segment, journal = _segment(folder, number), _journal(folder, number)
-        if not segment.exists():
+    number = 0
+    while True:
+        segment, journal = _segments(folder).get(number), _journal(folder, number)
+        if segment is None:
             try:
                 yield journal, _journal_rows(journal)
+                number += 1
                 continue
             except FileNotFoundError:
-                pass  # compacted since it was listed: the segment is there now
+                segment = _segments(folder).get(number)  # compacted meanwhile, unless there is no more
+        if segment is None:
+            return
         yield segment, _segment_rows(segment)
+        number += 1
 
 
-def _numbers(folder: Path) -> list[int]:
-    files = (*folder.glob("[0-9]*.parquet"), *folder.glob("[0-9]*.journal"))
-    return sorted({int(file.stem) for file in files})
+def _segments(folder: Path) -> dict[int, Path]:
+    return {int(file.name.partition(".")[0]): file for file in folder.glob("[0-9]*.parquet")}
 
 
-def _segment(folder: Path, number: int) -> Path:
-    return folder / f"{number:06d}.parquet"
+def _segment_name(number: int, data: bytes) -> str:
+    return f"{number:06d}.{zlib.crc32(data):08x}.parquet"
 
 
 def _journal(folder: Path, number: int) -> Path:
@@ -118,15 +121,14 @@ def _journal_rows(path: Path) -> list[GroupRow]:
 
 
 def _segment_rows(path: Path) -> list[GroupRow]:
-    try:
-        table = pq.read_table(path, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
-    return cast("list[GroupRow]", table.to_pylist())
+    data = path.read_bytes()
+    if path.name != _segment_name(int(path.name.partition(".")[0]), data):
+        raise StoreError(f"{path} is damaged: its content does not match the checksum in its name")
+    return cast("list[GroupRow]", pq.read_table(pa.BufferReader(data)).to_pylist())
 
 
 def _parquet(rows: Sequence[GroupRow]) -> bytes:
     table = pa.Table.from_pylist(rows, schema=GROUP_SCHEMA)
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    pq.write_table(table, sink, compression="zstd")
     return sink.getvalue().to_pybytes()

@@ -67,7 +67,7 @@ class GradientLearner:
         *,
         policy: Policy,
         settings: Settings,
-        save_processor: Callable[[Path], object] | None = None,
+        save_processor: Callable[[Path], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Start at version 0. `save_processor` writes the tokenizer or processor beside a saved model."""

@@ -46,7 +46,7 @@ class Header:
     has_reference: bool
 
 
-def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], object] | None) -> None:
+def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], None] | None) -> None:
     """Write `state` to the directory `path`, all of it or nothing."""
 
     def fill(fresh: Path) -> None:

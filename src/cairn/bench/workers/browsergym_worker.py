@@ -75,22 +75,23 @@ def _code(action: dict, scale: float) -> str:
     x, y = action.get("x", 0) * scale, action.get("y", 0) * scale
     match action["kind"]:
         case "click":
-            return f"mouse_click({x}, {y})"
+            code = f"mouse_click({x}, {y})"
         case "hover":
-            return f"mouse_move({x}, {y})"
+            code = f"mouse_move({x}, {y})"
         case "drag":
-            return f"mouse_drag_and_drop({x}, {y}, {action['x2'] * scale}, {action['y2'] * scale})"
+            code = f"mouse_drag_and_drop({x}, {y}, {action['x2'] * scale}, {action['y2'] * scale})"
         case "type":
             typed = f"keyboard_type({json.dumps(action['text'], ensure_ascii=False)})"
-            return f"mouse_click({x}, {y})\nkeyboard_press('Control+a')\n{typed}"
+            code = f"mouse_click({x}, {y})\nkeyboard_press('Control+a')\n{typed}"
         case "key":
-            return f"keyboard_press({action['keys']!r})"
+            code = f"keyboard_press({action['keys']!r})"
         case "scroll":
-            return f"mouse_move({x}, {y})\nscroll(0, {action['dy']})"
+            code = f"mouse_move({x}, {y})\nscroll(0, {action['dy']})"
         case "wait":
-            return f"noop({1000 * action['seconds']})"
+            code = f"noop({1000 * action['seconds']})"
         case other:
             raise ValueError(f"unknown action {other!r}")
+    return code
 
 
 def main() -> None:

@@ -17,17 +17,19 @@ from cairn.errors import SessionError, SessionTimeoutError
 _START_SECONDS = 30.0
 _CLOSE_SECONDS = 3.0
 _SHARED_MEMORY_NEEDED = 512 << 20
-# LCD text would keep lists from scrolling in the compositor, and a wheel over one then blocks commanded frames for good.
+# With LCD text, lists do not scroll in the compositor, and a wheel over one then blocks commanded frames for good.
 _FLAGS = (
     "--remote-debugging-pipe", "--user-data-dir={scratch}/profile", "--disable-gpu", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
     "--mute-audio", "--no-default-browser-check", "--disable-extensions", "--disable-default-apps",
     "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
     "--disable-background-timer-throttling", "--disable-ipc-flooding-protection", "--disable-smooth-scrolling",
-    "--force-color-profile=srgb", "--disable-lcd-text", "--force-device-scale-factor=1", "--font-render-hinting=none",
+    "--force-color-profile=srgb", "--disable-lcd-text", "--disable-partial-raster", "--force-device-scale-factor=1", "--font-render-hinting=none",
     "--disable-quic", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability",
     "--host-resolver-rules=MAP * ~NOTFOUND", "--lang=en-US", "--password-store=basic",
-    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AcceptCHFrame",
+    # scripts parsed while they stream in miss the compiled copy that the last load of the same page left behind
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AcceptCHFrame,ScriptStreaming,"
+    "ScriptStreamingForNonHTTP",
 )  # fmt: skip
 _ON_COMMAND = (
     "--enable-begin-frame-control", "--run-all-compositor-stages-before-draw", "--disable-threaded-animation",
@@ -57,7 +59,7 @@ class Browser:
                 describe_end=lambda: _described_end(binary.path, process),
             )
             browser = cls(binary=binary, process=process, connection=connection)
-            await connection.call("Browser.getVersion", timeout=_START_SECONDS)
+            await connection.call("Browser.getVersion", seconds=_START_SECONDS)
         except BaseException:
             await process.end()
             raise
@@ -111,7 +113,7 @@ class Browser:
     async def close_page(self, page: Page) -> None:
         """Close a tab."""
         self._connection.unsubscribe(page.session)
-        await self._connection.call("Target.closeTarget", {"targetId": page.target}, timeout=_CLOSE_SECONDS)
+        await self._connection.call("Target.closeTarget", {"targetId": page.target}, seconds=_CLOSE_SECONDS)
 
     def processes(self) -> list[int]:
         """The browser's process ids, supervisor included."""
@@ -140,7 +142,7 @@ class Browser:
         """Ask it to end, then insist. Idempotent; nothing is left of its processes and files."""
         if not self.ended.done():
             with contextlib.suppress(SessionError, SessionTimeoutError):
-                await self._connection.call("Browser.close", timeout=_CLOSE_SECONDS)
+                await self._connection.call("Browser.close", seconds=_CLOSE_SECONDS)
         self._connection.close()
         await self._process.end()
 

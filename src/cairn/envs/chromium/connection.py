@@ -75,14 +75,14 @@ class Connection(asyncio.Protocol):
         return future
 
     async def call(
-        self, method: str, parameters: Reply | None = None, *, session: str | None = None, timeout: float = 20.0
+        self, method: str, parameters: Reply | None = None, *, session: str | None = None, seconds: float = 20.0
     ) -> Reply:
-        """Send a command and wait for its answer, at most `timeout` seconds."""
+        """Send a command and wait for its answer, at most so many `seconds`."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 return await self.send(method, parameters, session=session)
         except TimeoutError as error:
-            raise SessionTimeoutError(f"the browser did not answer {method} within {timeout:g} s") from error
+            raise SessionTimeoutError(f"the browser did not answer {method} within {seconds:g} s") from error
 
     def subscribe(self, session: str | None, method: str, handler: Handler) -> None:
         """Call `handler` with the parameters of each such event."""

@@ -63,7 +63,7 @@ class DrawnOnCommand:
             if picture:
                 parameters["screenshot"] = _PICTURE
             reply = await self._connection.call(
-                "HeadlessExperimental.beginFrame", parameters, session=self._session, timeout=15.0
+                "HeadlessExperimental.beginFrame", parameters, session=self._session, seconds=15.0
             )
         return base64.b64decode(reply.get("screenshotData", ""))
 
@@ -117,7 +117,7 @@ class DrawnFreely:
         return await waited
 
     async def screenshot(self) -> bytes:
-        reply = await self._connection.call("Page.captureScreenshot", _PICTURE, session=self._session, timeout=15.0)
+        reply = await self._connection.call("Page.captureScreenshot", _PICTURE, session=self._session, seconds=15.0)
         return base64.b64decode(reply["data"])
 
 

@@ -28,6 +28,8 @@ class Page:
         self._frames = frames
         self._pending: dict[str, str] = {}  # the document that asked, by request
         self._document = ""
+        self.traffic = 0
+        """Requests begun and ended so far."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._load: asyncio.Future[None] | None = None
@@ -92,6 +94,10 @@ class Page:
     async def screenshot(self) -> bytes:
         """The viewport as PNG, at one pixel per CSS pixel."""
         return await self._frames.screenshot()
+
+    async def drawn(self) -> None:
+        """Let the browser draw, without a picture."""
+        await self._frames.drawn()
 
     # ── input ─────────────────────────────────────────────────────────────────
 
@@ -199,6 +205,7 @@ class Page:
         self._note_idle()
 
     def _note_idle(self) -> None:
+        self.traffic += 1
         # requests of an earlier document are cut off without a word, and may be announced late
         if self._document in self._pending.values():
             self._idle.clear()

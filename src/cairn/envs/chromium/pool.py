@@ -47,7 +47,6 @@ class Lease:
 
     page: Page
     browser: Browser
-    _slot: _Slot
 
 
 class BrowserPool:
@@ -64,6 +63,7 @@ class BrowserPool:
         self._open_page = open_page
         self._limits = limits
         self._slots = [_Slot() for _ in range(limits.browsers)]
+        self._lent: dict[Lease, _Slot] = {}
         self._changed = asyncio.Condition()
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -80,14 +80,16 @@ class BrowserPool:
             async with slot.lock:
                 browser = await self._living(slot)
                 page = slot.idle.pop() if slot.idle else None
-            return Lease(page=page or await self._open_page(browser), browser=browser, _slot=slot)
+            lease = Lease(page=page or await self._open_page(browser), browser=browser)
         except BaseException:
             await self._release(slot)
             raise
+        self._lent[lease] = slot
+        return lease
 
     async def give_back(self, lease: Lease) -> None:
         """Take a tab back; a broken one is closed rather than lent again."""
-        slot, browser = lease._slot, lease.browser
+        slot, browser = self._lent.pop(lease), lease.browser
         slot.served += 1
         if browser is slot.browser and not browser.ended.done():
             if lease.page.broken:

@@ -64,16 +64,16 @@ class Supervised:
             os.close(self._lifeline)
             self._lifeline = -1
 
-    async def end(self, *, timeout: float = 5.0) -> None:
+    async def end(self, *, seconds: float = 5.0) -> None:
         """Cut, wait until nothing is left of program and directory, and insist where that takes too long."""
         self.cut()
         if self._ended:
             return
         self._ended = True
-        if not await _reaped(self.pid, timeout):
+        if not await _reaped(self.pid, seconds):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-            await _reaped(self.pid, timeout)
+            await _reaped(self.pid, seconds)
         await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
 
 
@@ -151,19 +151,21 @@ def _high_pipe() -> tuple[int, int]:
     return high[0], high[1]
 
 
-async def _reaped(pid: int, timeout: float) -> bool:
-    """Whether the child ended, and was waited for, within `timeout` seconds."""
+async def _reaped(pid: int, seconds: float) -> bool:
+    """Whether the child ended, and was waited for, within `seconds`."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
+    deadline = loop.time() + seconds
     pause = 0.002
-    while True:
-        try:
-            done, _ = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            return True
-        if done:
-            return True
+    while not _waited_for(pid):
         if loop.time() >= deadline:
             return False
         await asyncio.sleep(pause)
         pause = min(0.05, pause * 1.5)
+    return True
+
+
+def _waited_for(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True

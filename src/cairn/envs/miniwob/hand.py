@@ -61,12 +61,8 @@ class Hand:
                 return await self._type(action)
             case Key():
                 return await self._key(action)
-            case Wait() | Answer() | Finish():
-                return _PERFORMED
-            case Open() | Back() | Home():
-                return f"{type(action).__name__.lower()} is not available here"
-            case Invalid():
-                return action.reason
+            case Wait() | Answer() | Finish() | Open() | Back() | Home() | Invalid():
+                return _without_input(action)
 
     # ── the pointer ───────────────────────────────────────────────────────────
 
@@ -173,6 +169,16 @@ class Hand:
 def wait_ms(action: Action) -> float:
     """How long of the page's own time an action asks to let pass, in ms; 0 for all but `Wait`."""
     return 1000.0 * min(_LONGEST_WAIT, max(0.0, action.seconds)) if isinstance(action, Wait) else 0.0
+
+
+def _without_input(action: Wait | Answer | Finish | Open | Back | Home | Invalid) -> str:
+    match action:
+        case Wait() | Answer() | Finish():
+            return _PERFORMED
+        case Open() | Back() | Home():
+            return f"{type(action).__name__.lower()} is not available here"
+        case Invalid():
+            return action.reason
 
 
 def _strokes(*names: str) -> list[KeyStroke]:

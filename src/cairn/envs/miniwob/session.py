@@ -30,6 +30,7 @@ from cairn.envs.miniwob.pages import HEIGHT, WIDTH, expert_script, page_url
 from cairn.errors import SessionError
 from cairn.ports import BlobStore, Step
 
+_LOOKS = 10  # at most, at a page that goes on loading
 _CLOSED = "the session is closed"
 
 
@@ -72,11 +73,9 @@ class MiniwobSession:
     async def observe(self) -> Observation:
         """What the page shows now; numbers its elements anew."""
         self._check_open()
-        url, state = await self._look()
-        if await self._page.requests_done():  # pictures that the page has just begun to show
-            url, state = await self._look()
+        picture, url, state = await self._look(picture=self._blobs is not None)
         return Observation(
-            image=await self._screenshot() if self._blobs is not None else None,
+            image=self._stored(picture),
             elements=elements_of(state),
             accessibility=await self._accessibility(self._page) if self._accessibility is not None else "",
             url=url,
@@ -96,8 +95,8 @@ class MiniwobSession:
     async def evidence(self) -> Evidence:
         """The page's own verdict, without the clock's share, and its elements."""
         self._check_open()
-        found = await self._page.evaluate("[...__cairn.judged(), __cairn.state()]")
-        done, reward, state = cast("tuple[bool, float, str]", found)
+        _, _, state = await self._look(picture=False)
+        done, reward = cast("tuple[bool, float]", await self._page.evaluate("__cairn.judged()"))
         return Evidence(done=done, raw_reward=float(reward), state=state)
 
     async def snapshot(self) -> SnapshotId | None:
@@ -126,12 +125,25 @@ class MiniwobSession:
         if self._closed:
             raise SessionError(_CLOSED)
 
-    async def _look(self) -> tuple[str, str]:
-        url, state = cast("tuple[str, str]", await self._page.evaluate("__cairn.look()"))
-        return url, state
+    async def _look(self, *, picture: bool) -> tuple[bytes, str, str]:
+        """Picture, address and state, with every image loaded that the page has asked for.
 
-    async def _screenshot(self) -> ImageId | None:
-        picture = await self._page.screenshot()
+        The frame comes first, because drawing is what makes a page ask; whatever arrives meanwhile makes us look again.
+        """
+        taken, url, state = b"", "", ""
+        for _ in range(_LOOKS):
+            await self._page.requests_done()
+            before = self._page.traffic
+            if picture:
+                taken = await self._page.screenshot()
+            else:
+                await self._page.drawn()
+            url, state = cast("tuple[str, str]", await self._page.evaluate("__cairn.look()"))
+            if self._page.traffic == before:
+                break
+        return taken, url, state
+
+    def _stored(self, picture: bytes) -> ImageId | None:
         if self._blobs is not None and picture != self._picture:
             self._picture, self._image = picture, self._blobs.put(screen_of(picture))
         return self._image

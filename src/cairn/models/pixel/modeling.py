@@ -85,8 +85,8 @@ class PixelForCausalLM(PreTrainedModel):
         width, text, fine = config.width, config.text_width, config.fine
         self.layout = config.vocabulary
         self.goal = GoalEncoder(config)
-        self.past_kind = nn.Embedding(_KINDS * config.history + 1, text, padding_idx=0)
-        self.past_mark = nn.Embedding(2 * config.history + 1, width, padding_idx=0)
+        self.past_kind = nn.Embedding(_KINDS * config.history + 1, text)
+        self.past_mark = nn.Embedding(2 * config.history + 1, width)
         self.film = nn.Sequential(
             nn.LayerNorm(text), nn.Linear(text, 2 * text), nn.GELU(), nn.Linear(2 * text, 2 * width * config.blocks)
         )
@@ -118,11 +118,8 @@ class PixelForCausalLM(PreTrainedModel):
                 nn.init.zeros_(module.bias)
             case nn.Embedding():
                 nn.init.normal_(module.weight, std=0.5)
-                if module.padding_idx is not None:
-                    nn.init.zeros_(module.weight[module.padding_idx])
             case GoalEncoder():
-                nn.init.normal_(module.place_in_word, std=0.5)
-                nn.init.ones_(module.place_in_word[:2])
+                nn.init.normal_(module.place_in_word, mean=1.0, std=0.5)
                 nn.init.normal_(module.position, std=0.3)
                 nn.init.normal_(module.typed, std=0.5)
             case Block():  # starts as the identity, so that depth does not slow the first steps
@@ -167,13 +164,13 @@ class PixelForCausalLM(PreTrainedModel):
         ids = torch.where(answered, layout.PAD, ids)
         past = self._past(ids)
         words, mask = self.goal(ids, past.typed)
-        before = self.past_kind(past.kinds).sum(1)
+        before = (self.past_kind(past.kinds) * (past.kinds > 0)[..., None]).sum(1)
         goal = words[:, 0] + before
         film = self.film(goal).view(-1, config.blocks, 2, config.width)
         fine = self._fine(pixels)
         x = self.down(fine).permute(0, 2, 3, 1)
         side = config.grid // 2
-        marks = self.past_mark(past.marks)
+        marks = self.past_mark(past.marks) * (past.marks > 0)[..., None]
         spots = marks.new_zeros(ids.shape[0], side * side, config.width)
         spots = spots.scatter_add(1, past.cells[..., None].expand_as(marks), marks)
         x = x + (self.where + spots).view(-1, side, side, config.width)

@@ -210,7 +210,6 @@ Object.assign(experts, {
   "click-menu": followMenu,
   "click-menu-2": iconMenu,
   "click-pie": pieItem,
-  "click-pie-nodelay": pieItem,
   "odd-or-even": markParity,
   "find-greatest": turnCards,
   "generate-number": drawNumber,

@@ -6,7 +6,7 @@ EXPERT_TASKS = frozenset({
     "click-checkboxes", "click-checkboxes-large", "click-checkboxes-soft", "click-checkboxes-transfer",
     "click-collapsible", "click-collapsible-2", "click-collapsible-2-nodelay", "click-collapsible-nodelay",
     "click-color", "click-dialog", "click-dialog-2", "click-link", "click-menu", "click-menu-2", "click-option",
-    "click-pie", "click-pie-nodelay", "click-shades", "click-shape", "click-tab", "click-tab-2", "click-tab-2-easy",
+    "click-pie", "click-shades", "click-shape", "click-tab", "click-tab-2", "click-tab-2-easy",
     "click-tab-2-hard", "click-tab-2-medium", "click-test", "click-test-2", "click-test-transfer", "click-widget",
     "copy-paste", "copy-paste-2", "count-shape", "drag-box", "drag-circle", "drag-items", "drag-single-shape",
     "drag-sort-numbers", "email-inbox", "email-inbox-delete", "email-inbox-forward", "email-inbox-forward-nl",

@@ -1,0 +1,157 @@
+"""Runs from end to end: opened, run, closed whatever happens, and drawn."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import config as configuration
+from cairn.app.brain import build_brain
+from cairn.app.environments import build_environment, choose_templates
+from cairn.app.training import Parts, build_course, build_evaluator, build_runner
+from cairn.config import RunConfig
+from cairn.dashboard.curve import EvaluationPoint, TrainingPoint, draw_curve
+from cairn.data.task import Split
+from cairn.data.trajectory import ScoredGroup
+from cairn.errors import ConfigError
+from cairn.evaluate.report import EvaluationReport
+from cairn.loop.progress import Phase, Progress
+from cairn.ports import EventSink
+from cairn.store.events import FanOut, TensorBoardSink
+from cairn.store.run import Run, RunWriter, open_run
+from cairn.testing.memory import MemoryBlobs
+
+CURVE = "curve.png"
+"""The learning curve's file in a run's directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRequest:
+    """One run to train, or to go on with."""
+
+    config: RunConfig
+    folder: Path
+    resume: bool
+    control: bool
+    tensorboard: bool
+    sinks: Sequence[EventSink] = ()
+
+
+async def train(request: TrainRequest) -> Progress:
+    """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
+    async with _parts(request) as parts:
+        course = build_course(request.config, parts, control=request.control)
+        if request.resume:
+            course.resume()
+        return await course.run()
+
+
+@asynccontextmanager
+async def _parts(request: TrainRequest) -> AsyncGenerator[Parts]:
+    run = _writer(request)
+    board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
+    try:
+        environment = build_environment(request.config.environment, blobs=run.blobs)
+        templates = choose_templates(environment, request.config.environment.templates)
+        brain = build_brain(request.config, blobs=run.blobs)
+        sinks: list[EventSink] = [run.events, *request.sinks, *([board] if board else [])]
+        try:
+            yield Parts(environment=environment, templates=templates, brain=brain, events=FanOut(sinks), run=run)
+        finally:
+            await environment.close()
+            await brain.engine.close()
+    finally:
+        if board is not None:
+            board.close()
+        run.close()
+
+
+def _writer(request: TrainRequest) -> RunWriter:
+    if request.resume:
+        return RunWriter.resume(request.folder)
+    return RunWriter.create(request.folder, recipe=configuration.to_toml(request.config), seed=request.config.seed)
+
+
+def config_of(folder: Path) -> RunConfig:
+    """The resolved recipe of a run's directory."""
+    open_run(folder)
+    return configuration.load(folder / "recipe.toml")
+
+
+def draw(folder: Path, progress: Progress, *, title: str) -> Path:
+    """Draw the learning curve of a run from its progress and its event log; the path of the PNG."""
+    rounds = _rounds(open_run(folder))
+    points = [
+        EvaluationPoint(phase=_PHASES[m.phase], minutes=m.minutes, greedy=m.greedy, mean=m.mean, low=m.low, high=m.high)
+        for m in progress.measured
+        if m.split == Split.HELD_OUT and m.phase in _PHASES
+    ]
+    path = folder / CURVE
+    draw_curve(points, rounds, path, title=title)
+    return path
+
+
+def _rounds(run: Run) -> list[TrainingPoint]:
+    """Each round of rollouts, at the time of the update that it led to."""
+    found: list[TrainingPoint] = []
+    success: float | None = None
+    for logged in run.events():
+        fields = logged.event.fields
+        if logged.event.kind == "round":
+            success = _number(fields["success"])
+        elif logged.event.kind == "update" and success is not None:
+            found.append(TrainingPoint(minutes=_number(fields["minutes"]), success=success))
+            success = None
+    return found
+
+
+_PHASES = {Phase.IMITATE: "imitation", Phase.REINFORCE: "reinforcement", Phase.CONTROL: "control"}
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateRequest:
+    """One saved policy to evaluate with a run's own recipe."""
+
+    config: RunConfig
+    saved: Path  # a directory that `from_pretrained` reads
+    split: Split
+    per_template: int
+    tries: int
+    sinks: Sequence[EventSink] = ()
+
+
+async def evaluate(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
+    """Sampled and greedy, on the tasks that the run itself was evaluated on."""
+    if not request.saved.is_dir():
+        raise ConfigError(f"no saved policy at {request.saved}")
+    blobs = MemoryBlobs()
+    environment = build_environment(request.config.environment, blobs=blobs)
+    templates = choose_templates(environment, request.config.environment.templates)
+    brain = build_brain(request.config, blobs=blobs, saved=request.saved)
+    events = FanOut(list(request.sinks))
+    try:
+        runner = build_runner(request.config, environment=environment, brain=brain, events=events, record=_forget)
+        evaluator = build_evaluator(request.config, brain, runner)
+        return tuple(
+            [
+                await evaluator.run(
+                    templates,
+                    split=request.split,
+                    per_template=request.per_template,
+                    tries=request.tries,
+                    greedy=greedy,
+                )
+                for greedy in (False, True)
+            ]
+        )
+    finally:
+        await environment.close()
+        await brain.engine.close()
+
+
+def _forget(group: ScoredGroup) -> None:
+    del group

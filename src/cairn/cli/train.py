@@ -1,0 +1,225 @@
+"""`cairn train`, `cairn eval`, `cairn demo`: a recipe's run, and what came of it."""
+
+import asyncio
+import csv
+import dataclasses
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from cairn import config as configuration
+from cairn.algo.statistics import Interval
+from cairn.cli.console import ERR, OUT, print_json, reported
+from cairn.cli.progress import ProgressSink
+from cairn.cli.recipes import find
+from cairn.data.task import Split
+from cairn.errors import ConfigError
+from cairn.evaluate.report import EvaluationReport
+from cairn.loop.progress import Measured, Phase, Progress
+from cairn.loop.summary import summarise
+
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key of the recipe; repeatable.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no tables: the JSON line alone.")]
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or the path of a .toml file.")],
+    *,
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option(help="The run's directory; default: a new one under runs/.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    control: Annotated[
+        bool, typer.Option("--control", help="Afterwards, train the control: imitation for as long as RL took.")
+    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files too.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a policy: demonstrations, imitation, reinforcement, and an evaluation on held-out tasks at every end.
+
+    Ctrl-C saves; --resume goes on. The last line is JSON.
+
+    Examples: cairn train quickstart --control
+
+    cairn train quickstart --set reinforcement.minutes=3 --set seed=1
+    """
+    with reported():
+        folder = _folder(recipe, out, resume=resume)
+        config = _config(recipe, overrides or [], folder, resume=resume)
+        from cairn.app.run import TrainRequest, draw
+        from cairn.app.run import train as run
+
+        with _shown(quiet=quiet) as sinks:
+            request = TrainRequest(
+                config=config, folder=folder, resume=resume, control=control, tensorboard=tensorboard, sinks=sinks
+            )
+            try:
+                progress = asyncio.run(run(request))
+            except KeyboardInterrupt:
+                ERR.print(
+                    f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True
+                )
+                raise typer.Exit(130) from None
+        curve = draw(folder, progress, title=f"{recipe}, seed {config.seed}")
+        _write_csv(folder / "evaluations.csv", progress, seed=config.seed)
+        summary = summarise(progress)
+        if not quiet:
+            OUT.print(_table(progress))
+            OUT.print(f"curve: {curve}\npolicy: {folder / 'checkpoints' / Phase.REINFORCE}")
+            OUT.print(f"next: [bold]cairn eval {folder}[/]  (evaluates the saved policy again)")
+        print_json({**dataclasses.asdict(summary), "run": str(folder)})
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run's directory.")],
+    *,
+    checkpoint: Annotated[
+        str, typer.Option(help="Which saved policy: imitate, reinforce, control or latest.")
+    ] = "reinforce",
+    split: Annotated[Split, typer.Option(help="Which tasks.")] = Split.HELD_OUT,
+    per_template: Annotated[
+        int | None, typer.Option(min=1, help="Tasks of each template; default: as many as the run.")
+    ] = None,
+    tries: Annotated[int | None, typer.Option(min=1, help="Sampled tries of each task, for Avg@k and Pass@k.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate a saved policy: Avg@k and Pass@k with 95 % intervals, sampled and greedy, by task.
+
+    Example: cairn eval runs/quickstart --per-template 100 --tries 4
+    """
+    with reported():
+        from cairn.app.run import EvaluateRequest, config_of
+        from cairn.app.run import evaluate as run_evaluation
+
+        config = config_of(run)
+        request = EvaluateRequest(
+            config=config,
+            saved=run / "checkpoints" / checkpoint,
+            split=split,
+            per_template=per_template or config.evaluation.per_template,
+            tries=tries or config.evaluation.tries,
+        )
+        with ERR.status("playing"):
+            sampled, greedy = asyncio.run(run_evaluation(request))
+        if not quiet:
+            OUT.print(_scores(sampled, greedy))
+        print_json({"sampled": _figures(sampled), "greedy": _figures(greedy)})
+
+
+def _folder(recipe: str, out: Path | None, *, resume: bool) -> Path:
+    if resume and out is None:
+        raise ConfigError("--resume needs --out with the directory of the run to go on with")
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return out or Path("runs") / f"{Path(recipe).stem}-{stamp}"
+
+
+def _config(recipe: str, overrides: list[str], folder: Path, *, resume: bool) -> configuration.RunConfig:
+    if not resume:
+        return configuration.load(find(recipe), overrides)
+    if overrides:
+        raise ConfigError("a resumed run keeps its recipe: leave --set out")
+    from cairn.app.run import config_of
+
+    return config_of(folder)
+
+
+@contextmanager
+def _shown(*, quiet: bool) -> Generator[list[ProgressSink]]:
+    if quiet:
+        yield []
+        return
+    sink = ProgressSink(ERR)
+    try:
+        yield [sink]
+    finally:
+        sink.close()
+
+
+_TITLES = {
+    Phase.IMITATE: "behaviour cloning",
+    Phase.REINFORCE: "reinforcement learning",
+    Phase.CONTROL: "more behaviour cloning, equal time",
+}
+
+
+def _table(progress: Progress) -> Table:
+    """Held-out success by task at the end of every phase, sampled / greedy."""
+    phases = [p for p in _TITLES if progress.final(p, greedy=False)]
+    table = Table("held-out success, %", *(_TITLES[p] for p in phases), title="sampled / greedy", title_justify="left")
+    columns = [(progress.final(p, greedy=False), progress.final(p, greedy=True)) for p in phases]
+    names = list(columns[0][0].by_template) if columns and columns[0][0] else []
+    for name in names:
+        table.add_row(name.partition("/")[2], *(_pair(s, g, name) for s, g in columns))
+    table.add_section()
+    table.add_row("all", *(f"[bold]{_all(s)} / {_all(g)}[/]" for s, g in columns))
+    return table
+
+
+def _pair(sampled: Measured | None, greedy: Measured | None, name: str) -> str:
+    return " / ".join(f"{100 * m.by_template[name]:.0f}" if m else "-" for m in (sampled, greedy))
+
+
+def _all(measured: Measured | None) -> str:
+    return f"{100 * measured.mean:.1f}" if measured else "-"
+
+
+def _write_csv(path: Path, progress: Progress, *, seed: int) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(
+            ["seed", "phase", "minutes", "split", "greedy", "final", "episodes", "lost", "mean", "low", "high"]
+        )
+        for m in progress.measured:
+            numbers = (f"{x:.4f}" for x in (m.mean, m.low, m.high))
+            lines.writerow(
+                [seed, m.phase, f"{m.minutes:.2f}", m.split, m.greedy, m.final, m.episodes, m.lost, *numbers]
+            )
+
+
+def _scores(sampled: EvaluationReport, greedy: EvaluationReport) -> Table:
+    table = Table(
+        "task", f"Avg@{sampled.tries}, %", f"Pass@{sampled.tries}, %", "greedy, %", "format errors", "lost outside"
+    )
+    for own, best in zip(sampled.scores, greedy.scores, strict=True):
+        solved = sum(t.solved > 0 for t in own.tasks)
+        table.add_row(
+            own.template.partition("/")[2],
+            f"{100 * own.success:.1f}",
+            f"{100 * solved / len(own.tasks):.1f}",
+            f"{100 * best.success:.1f}",
+            str(own.format_errors + best.format_errors),
+            str(own.lost + best.lost),
+        )
+    table.add_section()
+    table.add_row(
+        "all, with 95 % interval",
+        _interval(sampled.success),
+        _interval(sampled.pass_at(sampled.tries)),
+        _interval(greedy.success),
+        str(sum(s.format_errors for r in (sampled, greedy) for s in r.scores)),
+        str(sampled.lost + greedy.lost),
+    )
+    return table
+
+
+def _interval(value: Interval) -> str:
+    return f"[bold]{100 * value.mean:.1f}[/] {100 * value.low:.1f}-{100 * value.high:.1f}"
+
+
+def _figures(report: EvaluationReport) -> dict[str, object]:
+    success, passed = report.success, report.pass_at(report.tries)
+    return {
+        "split": report.split,
+        "episodes": report.episodes,
+        "lost": report.lost,
+        f"avg@{report.tries}": success.mean,
+        f"pass@{report.tries}": passed.mean,
+        "low": success.low,
+        "high": success.high,
+    }

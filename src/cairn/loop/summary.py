@@ -1,0 +1,55 @@
+"""What a run came to, in the few numbers that people compare."""
+
+from dataclasses import dataclass
+
+from cairn.loop.progress import Measured, Phase, Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Success on held-out tasks in [0, 1]; None where it was not measured. Sampled at T = 1 unless called greedy."""
+
+    heldout_bc: float | None
+    heldout_rl: float | None
+    heldout_gain: float | None
+    greedy_bc: float | None
+    greedy_rl: float | None
+    greedy_gain: float | None
+    heldout_control: float | None
+    greedy_control: float | None
+    episodes: int  # of the smallest of these evaluations
+    lost: int  # to outside failures, in all of them
+    learning_minutes: float  # imitation and reinforcement, rollouts included, evaluation not
+
+
+def summarise(progress: Progress) -> Summary:
+    """The ends of the phases."""
+
+    def success(phase: Phase, *, greedy: bool) -> float | None:
+        found = progress.final(phase, greedy=greedy)
+        return None if found is None else found.mean
+
+    bc, rl = (success(p, greedy=False) for p in (Phase.IMITATE, Phase.REINFORCE))
+    greedy_bc, greedy_rl = (success(p, greedy=True) for p in (Phase.IMITATE, Phase.REINFORCE))
+    ends = _ends(progress)
+    return Summary(
+        heldout_bc=bc,
+        heldout_rl=rl,
+        heldout_gain=_gain(bc, rl),
+        greedy_bc=greedy_bc,
+        greedy_rl=greedy_rl,
+        greedy_gain=_gain(greedy_bc, greedy_rl),
+        heldout_control=success(Phase.CONTROL, greedy=False),
+        greedy_control=success(Phase.CONTROL, greedy=True),
+        episodes=min((m.episodes for m in ends), default=0),
+        lost=sum(m.lost for m in ends),
+        learning_minutes=sum(progress.phase_seconds.get(p, 0.0) for p in (Phase.IMITATE, Phase.REINFORCE)) / 60,
+    )
+
+
+def _ends(progress: Progress) -> list[Measured]:
+    return [m for m in progress.measured if m.final and m.split == "held_out"]
+
+
+def _gain(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
