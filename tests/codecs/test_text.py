@@ -1,5 +1,7 @@
 """Prompts as text, and answers of one line."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from inline_snapshot import snapshot
 
@@ -21,7 +23,7 @@ SEEN = page(
 )
 
 
-def shown(goal: str, turns: list[tuple[Action, Observation]], seen: Observation, codec: TextCodec = CODEC) -> str:
+def shown(goal: str, turns: Sequence[tuple[Action, Observation]], seen: Observation, codec: TextCodec = CODEC) -> str:
     made = [turn(action, page_) for action, page_ in turns]
     return TOKENIZER.decode(codec.prompt(goal, made, seen).token_ids.tolist())
 

@@ -1,6 +1,8 @@
 """The pages judge the same actions the same way in miniwob's own environment and in ours."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cairn.bench.competitors import bench_python
 from cairn.bench.differential import DIFFERENTIAL_TASKS, compare
@@ -31,6 +33,13 @@ def test_placed_actions_aim_at_the_middle_of_the_element() -> None:
     assert placed(Type("a b", ElementId(1)), _SEEN) == Type("a b", middle)
     assert placed(Drag(ElementId(1), Point(0.1, 0.2)), _SEEN) == Drag(middle, Point(16 / 160, 42 / 210))
     assert placed(Key("Enter"), _SEEN) == Key("Enter")
+
+
+@given(x=st.integers(0, 159), y=st.integers(0, 209))
+def test_placing_leaves_whole_pixels_where_they_are(x: int, y: int) -> None:
+    on_pixel = placed(Click(Point(x / 160, y / 210)), _SEEN)
+    assert wire(on_pixel) == {"kind": "click", "x": x, "y": y}
+    assert placed(on_pixel, _SEEN) == on_pixel
 
 
 def test_placing_an_action_on_an_element_that_is_not_there_is_an_error() -> None:

@@ -19,7 +19,6 @@ from cairn.models.pixel.modeling import PixelCache, PixelForCausalLM, register
 from cairn.models.pixel.processing import PixelFeatures, PixelImageProcessor
 from shown_pages import page, turn
 
-SMALL = {"width": 16, "fine": 8, "text_width": 16, "blocks": 2, "text_layers": 1}
 GOAL = 'Enter "ada lovelace" and press the green button'
 
 
@@ -27,7 +26,7 @@ GOAL = 'Enter "ada lovelace" and press the green button'
 def model() -> PixelForCausalLM:
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
-        made = PixelForCausalLM(PixelConfig(**SMALL)).eval()
+        made = PixelForCausalLM(PixelConfig(width=16, fine=8, text_width=16, blocks=2, text_layers=1)).eval()
         for parameter in made.parameters():  # off its neutral start, so that every path matters
             torch.nn.init.normal_(parameter, std=0.2)
     return made
@@ -169,6 +168,28 @@ def test_nothing_invalid_can_be_sampled_from_a_random_model(model: PixelForCausa
         assert not isinstance(action, Invalid), action
         read.add(type(action).__name__)
     assert {"Click", "Type"} <= read
+
+
+@torch.no_grad()
+def test_what_may_follow_is_exactly_what_the_codec_can_read(model: PixelForCausalLM, codec: PixelCodec):
+    layout = model.config.vocabulary
+    words = 8  # in the goal
+    places = set(range(layout.place, layout.size))
+    sources = set(range(layout.source, layout.place))
+    alone = {layout.verb_id(verb) for verb in Verb}
+    first = alone | places | set(range(layout.start, layout.start + words))
+    wanted = [
+        (layout.ACT, first),
+        (layout.start + 3, set(range(layout.end + 3, layout.end + words))),
+        (layout.verb_id(Verb.HOVER), places),
+        (layout.verb_id(Verb.DRAG), sources),
+        (layout.source + 9, places),
+    ]
+    ids, mask = prompts(codec)
+    _, cache = prefill(model, ids, mask, pixels())
+    logits = model(input_ids=torch.tensor([[token for token, _ in wanted]] * 2), past_key_values=cache).logits[0]
+    for (token, legal), row in zip(wanted, logits, strict=True):
+        assert set((row > -1e3).nonzero()[:, 0].tolist()) == legal, token
 
 
 @torch.no_grad()

@@ -1,9 +1,10 @@
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 
-from cairn.data.trajectory import Outcome, ScoredGroup, Trajectory
+from cairn.data.trajectory import LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory, Trajectory
 from cairn.errors import CircuitOpenError, ConfigError, InvariantError
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.episode import Limits
@@ -68,6 +69,18 @@ async def test_a_trajectory_lost_outside_is_played_again_on_another_session() ->
     assert [m.trajectory.attempt for m in group.members] == [0, 1]
     assert len(company.environment.opened) == 3
     assert company.events.kinds() == ["infrastructure_error"]
+
+
+async def test_every_trajectory_is_noted_the_moment_it_is_over() -> None:
+    company = Company(concurrency=1, faults=[Fault(call=Call.ACT, session=1, nth=0, error=GONE)])
+    noted: list[tuple[float, int, Outcome]] = []
+
+    def note(result: ScoredTrajectory | LostTrajectory) -> None:
+        noted.append((len(company.environment.opened), result.trajectory.sibling, result.outcome))
+
+    await replace(company.groups, note=note).run(plan_for(size=2))
+    infrastructure = Outcome.INFRASTRUCTURE_ERROR
+    assert noted == [(1, 0, Outcome.SUCCESS), (2, 1, infrastructure), (3, 1, Outcome.SUCCESS)]
 
 
 async def test_a_retry_samples_under_seeds_of_its_own() -> None:

@@ -19,11 +19,10 @@ def test_the_most_telling_error_comes_out(bundle: list[Exception], told: type[Ex
 
 
 def test_an_error_keeps_its_cause() -> None:
+    gone = SessionError("gone")
+    gone.__cause__ = OSError("pipe")
     with pytest.raises(SessionError) as caught, one_error():
-        try:
-            raise SessionError("gone") from OSError("pipe")
-        except SessionError as error:
-            raise ExceptionGroup("outer", [error]) from None
+        raise ExceptionGroup("outer", [gone])
     assert isinstance(caught.value.__cause__, OSError)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import cairn
 from cairn.data import ledger as ledgers
-from cairn.data.ids import SnapshotId
+from cairn.data.ids import GroupId, SnapshotId
 from cairn.data.ledger import ALL_TEMPLATES, Ledger, Quantity
 from cairn.data.sample import NoGradient
 from cairn.data.task import FromSnapshot, Purpose, Recorded, Root
@@ -142,6 +142,58 @@ def test_resuming_counts_again_what_was_stored_and_keeps_what_updates_counted(tm
         assert writer.ledger == ledgers.of_groups([*groups, groups[0]]) + ledgers.of_learner(7.0)
         writer.record(groups[1])
     assert cairn.open_run(tmp_path).ledger.total(Quantity.GROUPS) == 5
+
+
+def results(group: ScoredGroup):
+    return [*group.members, *group.lost]
+
+
+def named(group: ScoredGroup, name: str) -> ScoredGroup:
+    """The same under another name."""
+    plan = replace(group.plan, group_id=GroupId(name))
+    return replace(
+        group,
+        plan=plan,
+        members=tuple(replace(m, trajectory=replace(m.trajectory, plan=plan)) for m in group.members),
+        lost=tuple(replace(m, trajectory=replace(m.trajectory, plan=plan)) for m in group.lost),
+    )
+
+
+def test_trajectories_of_groups_that_were_never_completed_are_recorded_on_resuming(tmp_path: Path) -> None:
+    done, half, whole = (named(group_with_losses(), name) for name in ("done", "half", "whole"))
+    with begin(tmp_path) as writer:
+        writer.note(results(done)[0])
+        writer.note(results(half)[0])
+        writer.note(results(half)[2])
+        writer.record(done)
+    with RunWriter.resume(tmp_path) as writer:
+        left = replace(half, members=half.members[:1], lost=half.lost[:1])
+        assert same_groups(writer.trajectories.read(), [done, left])
+        assert writer.ledger == ledgers.of_groups([done, left])
+        writer.record(whole)
+    with RunWriter.resume(tmp_path) as writer:
+        assert same_groups(writer.trajectories.read(), [done, left, whole])
+
+
+def test_nothing_is_kept_twice_once_every_group_is_complete(tmp_path: Path) -> None:
+    one, other = (named(group_with_losses(), name) for name in ("one", "other"))
+    with begin(tmp_path) as writer:
+        for result in [*results(one), *results(other)]:
+            writer.note(result)
+        writer.record(other)
+        assert (tmp_path / "unfinished").stat().st_size > 0
+        writer.record(one)
+        assert (tmp_path / "unfinished").stat().st_size == 0
+
+
+def test_a_death_between_storing_a_group_and_saying_so_doubles_nothing(tmp_path: Path) -> None:
+    group = group_with_losses()
+    with begin(tmp_path) as writer:
+        for result in results(group):
+            writer.note(result)
+        writer.trajectories.append(group)
+    with RunWriter.resume(tmp_path) as writer:
+        assert same_groups(writer.trajectories.read(), [group])
 
 
 # ── events ────────────────────────────────────────────────────────────────────

@@ -4,22 +4,27 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn import config as configuration
-from cairn.app.brain import build_brain
 from cairn.app.environments import build_environment, choose_templates
 from cairn.app.training import Parts, build_course, build_evaluator, build_runner
 from cairn.config import RunConfig
 from cairn.dashboard.curve import EvaluationPoint, TrainingPoint, draw_curve
-from cairn.data.task import Split
+from cairn.data.ledger import Quantity
+from cairn.data.task import Purpose, Split
 from cairn.data.trajectory import ScoredGroup
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport
 from cairn.loop.progress import Phase, Progress
-from cairn.ports import EventSink
+from cairn.models.loading import configure_threads
+from cairn.ports import BlobStore, EventSink
 from cairn.store.events import FanOut, TensorBoardSink
 from cairn.store.run import Run, RunWriter, open_run
 from cairn.testing.memory import MemoryBlobs
+
+if TYPE_CHECKING:
+    from cairn.app.brain import Brain
 
 CURVE = "curve.png"
 """The learning curve's file in a run's directory."""
@@ -53,7 +58,7 @@ async def _parts(request: TrainRequest) -> AsyncGenerator[Parts]:
     try:
         environment = build_environment(request.config.environment, blobs=run.blobs)
         templates = choose_templates(environment, request.config.environment.templates)
-        brain = build_brain(request.config, blobs=run.blobs)
+        brain = _brain(request.config, blobs=run.blobs)
         sinks: list[EventSink] = [run.events, *request.sinks, *([board] if board else [])]
         try:
             yield Parts(environment=environment, templates=templates, brain=brain, events=FanOut(sinks), run=run)
@@ -64,6 +69,13 @@ async def _parts(request: TrainRequest) -> AsyncGenerator[Parts]:
         if board is not None:
             board.close()
         run.close()
+
+
+def _brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":
+    configure_threads(config.policy.threads)  # before torch comes in with the brain
+    from cairn.app.brain import build_brain
+
+    return build_brain(config, blobs=blobs, saved=saved)
 
 
 def _writer(request: TrainRequest) -> RunWriter:
@@ -131,7 +143,7 @@ async def evaluate(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
     blobs = MemoryBlobs()
     environment = build_environment(request.config.environment, blobs=blobs)
     templates = choose_templates(environment, request.config.environment.templates)
-    brain = build_brain(request.config, blobs=blobs, saved=request.saved)
+    brain = _brain(request.config, blobs=blobs, saved=request.saved)
     events = FanOut(list(request.sinks))
     try:
         runner = build_runner(request.config, environment=environment, brain=brain, events=events, record=_forget)
@@ -155,3 +167,14 @@ async def evaluate(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
 
 def _forget(group: ScoredGroup) -> None:
     del group
+
+
+async def collect_demonstrations(config: RunConfig, folder: Path) -> dict[str, int]:
+    """Let the experts play, into a new run that `train` can go on with; what they showed."""
+    request = TrainRequest(config=config, folder=folder, resume=False, control=False, tensorboard=False)
+    async with _parts(request) as parts:
+        course = build_course(config, parts, control=False)
+        await course.demonstrate()
+    ledger = open_run(folder).ledger
+    counted = (Quantity.JUDGED, Quantity.SUCCESS, Quantity.ENVIRONMENT_STEPS, Quantity.INFRASTRUCTURE_ERROR)
+    return {q.value: int(ledger.total(q, purpose=Purpose.DEMONSTRATE)) for q in counted}

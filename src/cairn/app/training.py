@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from cairn.algo import advantages
-from cairn.app.brain import Brain
 from cairn.config import ReinforcementOptions, RolloutOptions, RunConfig
 from cairn.data.sample import Aggregation
 from cairn.data.task import RolloutPlan, Template
@@ -28,6 +28,9 @@ from cairn.schedule.round_robin import RoundRobin
 from cairn.schedule.variance import SuccessVariance
 from cairn.store.run import RunWriter
 
+if TYPE_CHECKING:
+    from cairn.app.brain import Brain
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -35,7 +38,7 @@ class Parts:
 
     environment: Environment
     templates: Sequence[Template]
-    brain: Brain
+    brain: "Brain"
     events: EventSink
     run: RunWriter
 
@@ -92,7 +95,7 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
 
 
 def build_runner(
-    config: RunConfig, *, environment: Environment, brain: Brain, events: EventSink, record: Record
+    config: RunConfig, *, environment: Environment, brain: "Brain", events: EventSink, record: Record
 ) -> RolloutRunner:
     """Rollouts with the limits of the recipe; every group goes to `record` the moment it is complete."""
     options = config.rollout
@@ -116,7 +119,7 @@ def build_runner(
     return RolloutRunner(groups=groups, record=record)
 
 
-def build_evaluator(config: RunConfig, brain: Brain, runner: RolloutRunner) -> Evaluator:
+def build_evaluator(config: RunConfig, brain: "Brain", runner: RolloutRunner) -> Evaluator:
     """Evaluation with the run's own limits."""
 
     async def play(plans: Sequence[RolloutPlan], sampling: Sampling) -> Sequence[ScoredGroup]:

@@ -25,6 +25,7 @@ from cairn.errors import ConfigError
 from cairn.ports import ExpertSession, SessionFactory
 
 _MIDDLE = Point(0.5, 0.5)
+_ROUNDING = 1e-6  # of a pixel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +136,8 @@ def wire(action: Action) -> Mapping[str, str | float]:
 
 def _on_pixel(point: Point) -> Point:
     """The whole pixel that holds the point: not every driver knows halves."""
-    return Point(min(WIDTH - 1, int(point.x * WIDTH)) / WIDTH, min(HEIGHT - 1, int(point.y * HEIGHT)) / HEIGHT)
+    x, y = int(point.x * WIDTH + _ROUNDING), int(point.y * HEIGHT + _ROUNDING)
+    return Point(min(WIDTH - 1, x) / WIDTH, min(HEIGHT - 1, y) / HEIGHT)
 
 
 def _xy(point: Point) -> Mapping[str, float]:

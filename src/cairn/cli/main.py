@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import config, env, train
+from cairn.cli import config, demo, doctor, env, train
 
 app = typer.Typer(
     name="cairn",
@@ -16,8 +16,10 @@ app = typer.Typer(
     help="Train GUI agents by reinforcement learning in real environments.\n\n"
     "Start with [bold]cairn doctor[/], then [bold]cairn train quickstart[/].",
 )
+app.command()(doctor.doctor)
 app.command()(train.train)
 app.command("eval")(train.evaluate)
+app.add_typer(demo.app, name="demo")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
 

@@ -88,6 +88,11 @@ class Course:
             self._loop.scheduler.load_state_dict(self._now.scheduler)
         self._curve_due = self._now.seconds + self._options.measuring.curve_seconds
 
+    async def demonstrate(self) -> None:
+        """The first phase alone, saved, so that `resume` goes on from it."""
+        await self._lessons()
+        self._save("start")
+
     async def run(self) -> Progress:
         """Run to the end. A cancellation saves first, and is raised again."""
         await self._serve()

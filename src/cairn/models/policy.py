@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int32, Int64
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
@@ -94,8 +94,10 @@ class Policy:
         With `dtype` all its weights are of that type and it computes in it.
         """
         model = copy.deepcopy(self.model).requires_grad_(requires_grad=False)
+        if dtype is not None:
+            nn.Module.to(model, dtype=dtype)
         return Policy(
-            model=model if dtype is None else model.to(dtype=dtype),
+            model=model,
             forbidden_ids=frozenset(self._forbidden.tolist()),
             image_features=self._image_features,
             autocast=self._autocast if dtype is None else None,

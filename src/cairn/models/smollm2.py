@@ -112,7 +112,7 @@ def _convert(source: Path, made: Path) -> None:
 
     folder = str(source.parent)
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=source.name)
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=source.name, dtype=torch.float32).to(torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=source.name, dtype=torch.float32).bfloat16()
     # the loader leaves its quantiser on the model, and `save_pretrained` would then refuse to write plain weights
     vars(model)["hf_quantizer"] = None
     vars(model.config).pop("quantization_config", None)

@@ -42,6 +42,10 @@ class HubTokenizer:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} holds no tokenizer: {error}") from error
 
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer beside a saved model."""
+        self._tokenizer.save_pretrained(folder)
+
     @property
     def end_ids(self) -> frozenset[int]:
         """End of sequence and, where there is one, end of a chat turn."""

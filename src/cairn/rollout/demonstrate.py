@@ -6,11 +6,15 @@ from cairn.data.action import Action
 from cairn.data.observation import Observation
 from cairn.data.task import RolloutPlan
 from cairn.data.trajectory import Completion, Ending, Evidence, Trajectory, Turn
-from cairn.errors import BoundaryError, SessionError, boundary
+from cairn.errors import BoundaryError, SessionError
 from cairn.ports import Codec, ExpertSession, SessionFactory
+from cairn.rollout.waiting import bounded
 
 EXPERT_VERSION = -1
 """The policy version of tokens that no policy sampled."""
+
+_OPENING = 120.0  # seconds, waiting for a free place included
+_STEP = 60.0  # seconds
 
 
 async def run_demonstration(plan: RolloutPlan, *, sessions: SessionFactory, codec: Codec) -> Trajectory:
@@ -23,7 +27,7 @@ async def run_demonstration(plan: RolloutPlan, *, sessions: SessionFactory, code
     goal = ""
     ending, evidence, error = Ending.OUT_OF_TURNS, None, None
     try:
-        async with boundary(SessionError, "open"):
+        async with bounded(SessionError, f"open {plan.task.id}", seconds=_OPENING):
             session = await sessions.open(plan.task, start=plan.start)
         try:
             if not isinstance(session, ExpertSession):
@@ -31,7 +35,7 @@ async def run_demonstration(plan: RolloutPlan, *, sessions: SessionFactory, code
             goal = session.goal
             ending, evidence = await _play(plan, session, codec, turns)
         finally:
-            async with boundary(SessionError, "close"):
+            async with bounded(SessionError, f"close {plan.task.id}", seconds=_STEP):
                 await session.close()
     except BoundaryError as failure:
         ending, evidence, error = Ending.INFRASTRUCTURE_ERROR, None, str(failure)
@@ -50,19 +54,19 @@ async def run_demonstration(plan: RolloutPlan, *, sessions: SessionFactory, code
 async def _play(plan: RolloutPlan, session: ExpertSession, codec: Codec, turns: list[Turn]) -> tuple[Ending, Evidence]:
     ending = Ending.OUT_OF_TURNS
     for index in range(plan.depth):
-        async with boundary(SessionError, f"expert, turn {index}"):
+        async with bounded(SessionError, f"expert, turn {index}", seconds=_STEP):
             seen = await session.observe()
             wanted = await session.expert_action()
         turn = None if wanted is None else _turn(session.goal, wanted, seen, turns, codec)
         if turn is None:
             break
         turns.append(turn)
-        async with boundary(SessionError, f"act, turn {index}"):
+        async with bounded(SessionError, f"act, turn {index}", seconds=_STEP):
             step = await session.act(turn.action)
         if step.done:
             ending = Ending.DONE
             break
-    async with boundary(SessionError, "evidence"):
+    async with bounded(SessionError, "evidence", seconds=_STEP):
         return ending, await session.evidence()
 
 

@@ -18,9 +18,13 @@ Record = Callable[[ScoredGroup], None]
 """Where a group goes once nothing of it runs any more."""
 
 
-def forget(group: ScoredGroup) -> None:
+Note = Callable[[ScoredTrajectory | LostTrajectory], None]
+"""Where a trajectory goes the moment it is over, long before its group may be."""
+
+
+def forget(what: ScoredGroup | ScoredTrajectory | LostTrajectory) -> None:
     """Record nothing."""
-    del group
+    del what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +79,14 @@ class GroupRunner:
     places: asyncio.Semaphore
     events: EventSink
     retries: int = 2  # of a trajectory lost outside, each on another session
+    note: Note = forget
 
     async def run(self, plan: RolloutPlan, *, abandoned: Record = forget) -> ScoredGroup:
         """Play and judge every sibling. A sibling that stays lost after its retries is missing from `members`.
 
         Where the run is cancelled or stops on an error, what was played so far goes to `abandoned` first.
         """
-        played = _Played(plan=plan)
+        played = _Played(plan=plan, note=self.note)
         try:
             with one_error():
                 async with asyncio.TaskGroup() as tasks:
@@ -116,7 +121,7 @@ class GroupRunner:
             played.lose(trajectory, Outcome.CANCELLED, "cancelled before it was judged")
             raise
         else:
-            played.members.append(ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward))
+            played.keep(ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward))
             self.breaker.kept()
 
     def _report(self, trajectory: Trajectory, kind: str, error: str) -> None:
@@ -139,11 +144,18 @@ class _Played:
     """What has come of a group so far."""
 
     plan: RolloutPlan
+    note: Note
     members: list[ScoredTrajectory] = field(default_factory=list[ScoredTrajectory])
     lost: list[LostTrajectory] = field(default_factory=list[LostTrajectory])
 
+    def keep(self, member: ScoredTrajectory) -> None:
+        self.members.append(member)
+        self.note(member)
+
     def lose(self, trajectory: Trajectory, outcome: Outcome, reason: str) -> None:
-        self.lost.append(LostTrajectory(trajectory=trajectory, outcome=outcome, reason=reason))
+        lost = LostTrajectory(trajectory=trajectory, outcome=outcome, reason=reason)
+        self.lost.append(lost)
+        self.note(lost)
 
     def cancelled(self, trajectory: Trajectory) -> None:
         self.lose(trajectory, Outcome.CANCELLED, "cancelled while it was played")

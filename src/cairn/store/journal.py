@@ -77,6 +77,12 @@ class Journal:
         self._end += _HEADER.size + len(payload)
         self.count += 1
 
+    def clear(self) -> None:
+        """Forget every record."""
+        with writing(self._path):
+            os.ftruncate(self._file, 0)
+        self._end = self.count = 0
+
     def close(self) -> None:
         os.close(self._file)
 

@@ -7,11 +7,13 @@
     events.jsonl    what happened, one event a line
     ledger.json     what it cost and what it came to
     trajectories/   every group, in segments
+    unfinished      what was played of the groups that are not complete yet
     blobs/          every screenshot, once
     lock            held by the process that writes here
 """
 
 import platform
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cairn.data import ledger as ledgers
 from cairn.data.ledger import Ledger
-from cairn.data.trajectory import ScoredGroup
+from cairn.data.trajectory import LostTrajectory, ScoredGroup, ScoredTrajectory
 from cairn.errors import ConfigError, StoreError
 from cairn.store.blobs import BlobFolder
 from cairn.store.disk import write_whole
@@ -34,6 +36,7 @@ from cairn.store.ledger import read_ledger, write_ledger
 from cairn.store.lock import RunLock
 from cairn.store.segments import SegmentStore, read_groups, read_rows
 from cairn.store.table import turn_table
+from cairn.store.unfinished import Unfinished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +68,7 @@ class RunWriter:
         self.trajectories = SegmentStore(path / "trajectories", sync=sync)
         self.blobs = BlobFolder(path / "blobs")
         self.events = JsonlSink(path / "events.jsonl", now=now)
+        self._unfinished = Unfinished(path / "unfinished", sync=sync)
         self._ledger = Ledger()
 
     @classmethod
@@ -83,7 +87,7 @@ class RunWriter:
         if not (path / "run.json").exists():
             raise ConfigError(f"{path} holds no run to resume")
         writer = cls(path, now=now, sync=sync)
-        writer.count(recount(read_ledger(path / "ledger.json"), writer.trajectories.read()))
+        writer._recover()
         return writer
 
     @property
@@ -94,7 +98,12 @@ class RunWriter:
     def record(self, group: ScoredGroup) -> None:
         """Store a group and count it. Durable on return."""
         self.trajectories.append(group)
+        self._unfinished.complete(group.plan.group_id)
         self.count(ledgers.of_groups([group]))
+
+    def note(self, result: ScoredTrajectory | LostTrajectory) -> None:
+        """Keep one trajectory of a group that is not complete. Durable on return: `resume` records what is left."""
+        self._unfinished.note(result)
 
     def count(self, more: Ledger) -> None:
         """Add to the ledger."""
@@ -104,8 +113,17 @@ class RunWriter:
     def close(self) -> None:
         """Idempotent."""
         self.trajectories.close()
+        self._unfinished.close()
         self.events.close()
         self._lock.close()
+
+    def _recover(self) -> None:
+        """Record what a killed process had played of incomplete groups, and count everything afresh."""
+        newest = deque(self.trajectories.read(), maxlen=1)
+        for group in self._unfinished.recovered(newest[0] if newest else None):
+            self.trajectories.append(group)
+        self._unfinished.clear()
+        self.count(recount(read_ledger(self.path / "ledger.json"), self.trajectories.read()))
 
     def __enter__(self) -> Self:
         return self

@@ -25,7 +25,7 @@ from cairn.store.rows import GROUP_SCHEMA, GroupRow
 class SegmentStore:
     """The only writer of a folder of segments. `append` is durable on return."""
 
-    def __init__(self, folder: Path, *, groups_per_segment: int = 64, sync: bool = True) -> None:
+    def __init__(self, folder: Path, *, groups_per_segment: int = 32, sync: bool = True) -> None:
         """Open, and repair what a killed writer left. With `sync`, groups survive a power cut too."""
         self._folder = folder
         self._groups_per_segment = groups_per_segment

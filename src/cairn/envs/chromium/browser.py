@@ -171,8 +171,9 @@ def _shared_memory_suffices() -> bool:
 
 
 def _described_end(path: Path, process: Supervised) -> str:
-    tail = process.stderr_tail()
-    last = tail.splitlines()[-1] if tail else ""
+    # the crash reporter complains in any container
+    lines = [line for line in process.stderr_tail().splitlines() if "crashpad" not in line]
+    last = lines[-1] if lines else ""
     return f"the browser ({path.name}) ended" + (f"; its last words: {last}" if last else "")
 
 

@@ -23,7 +23,7 @@ class Frames(Protocol):
         ...
 
     async def drawn(self) -> None:
-        """Let what the compositor does by itself, such as scrolling, reach the page."""
+        """Draw a frame."""
         ...
 
     async def pump(self, waited: Awaitable[T]) -> T:
@@ -73,8 +73,7 @@ class DrawnOnCommand:
             await self._draw(picture=True)
 
     async def drawn(self) -> None:
-        for _ in range(2):
-            await self._draw(picture=False)
+        await self._draw(picture=False)
 
     async def pump(self, waited: Awaitable[T]) -> T:
         future = asyncio.ensure_future(waited)

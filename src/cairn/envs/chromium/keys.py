@@ -74,9 +74,12 @@ class KeyStroke:
 
 def parse_chord(keys: str) -> KeyStroke | None:
     """`Enter`, `a`, `Control+a`, `Control++` as a stroke; None where a name is unknown."""
-    head, plus, name = keys.rpartition("+")
-    if plus and not name:  # the plus key itself, alone or at the end of a chord
-        head, name = head.removesuffix("+"), "+"
+    if keys == "+" or keys.endswith("++"):  # the plus key itself, alone or at the end of a chord
+        head, plus, name = keys[:-2], keys[:-1], "+"
+    else:
+        head, plus, name = keys.rpartition("+")
+    if plus and not head:
+        return None
     modifiers = 0
     for modifier in head.split("+") if head else []:
         if modifier not in _MODIFIERS:

@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 _BUTTONS = {"none": 0, "left": 1, "right": 2}
 _DRAG_MOVES = 6
+_SCROLL_FRAMES = 6
+_SCROLLED = "__cairnWorld.scrolled()"
 _LOAD_SECONDS = 20.0
 _INPUT_SECONDS = 10.0
 _EVALUATE_SECONDS = 15.0
@@ -97,7 +99,7 @@ class Page:
 
     async def drawn(self) -> None:
         """Let the browser draw, without a picture."""
-        await self._frames.drawn()
+        await self._wait(self._frames.drawn(), seconds=_INPUT_SECONDS, what="a frame")
 
     # ── input ─────────────────────────────────────────────────────────────────
 
@@ -135,10 +137,16 @@ class Page:
 
     async def wheel(self, x: float, y: float, dx: float, dy: float) -> None:
         """Turn the wheel over a place, by CSS pixels."""
+        before = await self.evaluate(_SCROLLED)
         event = {"type": "mouseWheel", "x": x, "y": y, "deltaX": dx, "deltaY": dy}
         await self._perform(
             [self._mouse("mouseMoved", x, y), self.send("Input.dispatchMouseEvent", event)], "the wheel"
         )
+        # the compositor scrolls some frames after the page has declined the event; where nothing scrolls, never
+        for _ in range(_SCROLL_FRAMES):
+            await self.drawn()
+            if await self.evaluate(_SCROLLED) != before:
+                break
 
     async def strike(self, *strokes: KeyStroke) -> None:
         """Press and release keys, one after the other."""

@@ -22,6 +22,7 @@ PREFIX = "cairn-"
 _OWNER = "owner.pid"
 _LOG = "stderr.log"
 _TAIL_BYTES = 4000
+_LONGEST_TMPDIR = 60
 _PROGRAM_IN, _PROGRAM_OUT, _LIFELINE = 3, 4, 5
 
 # `wait` before `rm`: a dying browser still writes. The last line ends stragglers of the group, and the shell itself.
@@ -92,7 +93,7 @@ def spawn(arguments: Sequence[str], *, root: Path, environment: dict[str, str]) 
         pid = os.posix_spawn(
             "/bin/sh",
             ["/bin/sh", "-c", _SUPERVISOR, "cairn-browser", str(scratch), *filled],
-            {**environment, "TMPDIR": str(scratch / "tmp")},
+            {**environment, "TMPDIR": str(_temporary(scratch))},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -111,6 +112,12 @@ def spawn(arguments: Sequence[str], *, root: Path, environment: dict[str, str]) 
         for descriptor in (child_in, child_out, child_life):
             os.close(descriptor)
     return Supervised(pid=pid, to_program=to_program, from_program=from_program, scratch=scratch, _lifeline=lifeline)
+
+
+def _temporary(scratch: Path) -> Path:
+    """Where the program puts its sockets: their paths have a limit of some hundred characters."""
+    inside = scratch / "tmp"
+    return inside if len(str(inside)) <= _LONGEST_TMPDIR else Path(tempfile.gettempdir())
 
 
 def make_root() -> Path:

@@ -117,5 +117,12 @@
   const listens = (element) => Boolean(heard.get(element)?.size || element.onclick || element.onmousedown
     || element.onmouseup || element.ondblclick || element.onpointerdown);
 
-  Object.defineProperty(window, '__cairnWorld', { value: Object.freeze({ advance, settle, painted, listens }) });
+  // Where everything is scrolled to, as one number.
+  const scrolled = () => {
+    let sum = 0;
+    for (const element of document.querySelectorAll('*')) sum = sum * 31 % 1e9 + element.scrollTop + 7 * element.scrollLeft;
+    return sum;
+  };
+
+  Object.defineProperty(window, '__cairnWorld', { value: Object.freeze({ advance, settle, painted, scrolled, listens }) });
 })();

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 from cairn.data.ids import TemplateId
@@ -32,12 +32,13 @@ _DEFAULT_TURNS = 12
 _TURNS = {
     "book-flight": 30, "book-flight-nodelay": 30, "click-checkboxes-large": 24, "click-checkboxes-soft": 16,
     "click-checkboxes-transfer": 16, "click-collapsible-2": 20, "click-collapsible-2-nodelay": 20,
-    "click-scroll-list": 16, "click-tab-2-hard": 16, "choose-date": 24, "choose-date-medium": 16, "choose-list": 16,
+    "click-scroll-list": 16, "click-tab-2-hard": 16, "choose-date": 24, "choose-date-medium": 16,
+    "choose-date-nodelay": 24, "choose-list": 16,
     "drag-cube": 20, "drag-items-grid": 24, "drag-sort-numbers": 20, "form-sequence-3": 16, "generate-number": 20,
     "guess-number": 24, "hot-cold": 30, "multi-layouts": 16, "multi-orderings": 16, "navigate-tree": 20,
     "number-checkboxes": 40, "order-food": 20, "phone-book": 20, "search-engine": 16, "simple-algebra": 12,
-    "social-media-all": 20, "social-media-some": 20, "stock-market": 40, "terminal": 20, "tic-tac-toe": 12,
-    "use-spinner": 24, "visual-addition": 12,
+    "sign-agreement": 24, "social-media-all": 20, "social-media-some": 20, "stock-market": 40,
+    "terminal": 20, "tic-tac-toe": 12, "use-spinner": 24, "visual-addition": 12,
 }  # fmt: skip
 
 
@@ -71,13 +72,10 @@ class MiniwobEnvironment:
         """Sessions at once."""
         return self._options.limits.capacity
 
-    @cached_property
+    @property
     def templates(self) -> Sequence[Template]:
         """One per task."""
-        return tuple(
-            Template(id=TemplateId(f"{NAME}/{task}"), max_turns=_TURNS.get(task, _DEFAULT_TURNS))
-            for task in registered_tasks()
-        )
+        return _templates()
 
     def has_expert(self, template: Template) -> bool:
         """Whether a script solves it."""
@@ -125,6 +123,14 @@ class MiniwobEnvironment:
 
             self._pool = BrowserPool(launch=launch, open_page=_open_page, limits=self._options.limits)
         return self._pool
+
+
+@cache
+def _templates() -> tuple[Template, ...]:
+    return tuple(
+        Template(id=TemplateId(f"{NAME}/{task}"), max_turns=_TURNS.get(task, _DEFAULT_TURNS))
+        for task in registered_tasks()
+    )
 
 
 @dataclass(frozen=True, slots=True)

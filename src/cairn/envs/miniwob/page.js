@@ -9,11 +9,11 @@
   const NATIVE = { A: 'link', BUTTON: 'button', SELECT: 'select', TEXTAREA: 'textarea', SUMMARY: 'button' };
   const TYPED = { checkbox: 'checkbox', radio: 'radio', button: 'button', submit: 'button', reset: 'button',
     image: 'button', range: 'slider', file: 'button', color: 'color' };
-  const HANDLES = '.ui-draggable-handle,.ui-draggable,.ui-resizable-handle,.ui-slider-handle,.ui-sortable-handle,'
+  const HANDLES = '.ui-draggable-handle,.ui-draggable,.ui-resizable-se,.ui-slider-handle,.ui-sortable-handle,'
     + '.ui-sortable>*,.ui-selectee,.ui-menu-item,.ui-tabs-anchor,.ui-accordion-header,[draggable=true],'
     + '[contenteditable=true],[role=button],[role=tab],[role=option],[role=menuitem],[role=link],[tabindex="0"]';
   const GRAPHICS = new Set(['circle', 'rect', 'polygon', 'ellipse', 'line', 'path', 'polyline', 'text', 'image']);
-  const ON = new Set(['active', 'clicked', 'selected', 'ui-state-active', 'ui-selected', 'highlighted', 'checked']);
+  const ON = new Set(['active', 'clicked', 'selected', 'ui-state-active', 'ui-tabs-active', 'ui-selected', 'highlighted', 'checked']);
   const LAYOUT = new Set(['wrap', 'area', 'boxes', 'main', 'content']);
   const COLORS = { '255,0,0': 'red', '0,0,255': 'blue', '128,128,0': 'olive', '0,255,0': 'lime', '0,0,0': 'black',
     '255,255,255': 'white', '128,128,128': 'grey', '128,0,128': 'purple', '255,165,0': 'orange', '255,255,0': 'yellow',
@@ -63,19 +63,21 @@
     if (tag === 'INPUT') return element.type !== 'hidden';
     if (tag in NATIVE) return tag !== 'A' || element.hasAttribute('href') || world.listens(element) || hits.has(element)
       || style.cursor === 'pointer';
-    if (tag === 'LABEL') return false;
+    if (tag === 'LABEL' || element.getAttribute('role') === 'dialog') return false;
+    if (element.matches('.ui-resizable-handle:not(.ui-resizable-se)')) return false;
     if (hits.has(element) || element.matches(HANDLES)) return true;
     if (world.listens(element) && !LAYOUT.has(element.id) && tag !== 'BODY' && !onlyDelegates(element)) return true;
     return style.cursor === 'pointer' && !parentPointer;
   };
 
   // ── labels ───────────────────────────────────────────────────────────────────
-  const ownText = (node, interactive) => {
+  const ownText = (node, interactive, taken) => {
+    if (taken && taken.has(node)) return ' ';
     if (node.nodeType === Node.TEXT_NODE) return node.data;
     if (node.nodeType !== Node.ELEMENT_NODE || SILENT.has(node.tagName) || interactive.has(node)) return ' ';
     if (!node.getClientRects().length) return ' ';
     const block = getComputedStyle(node).display.startsWith('inline') ? '' : ' ';
-    return block + [...node.childNodes].map((child) => ownText(child, interactive)).join('') + block;
+    return block + [...node.childNodes].map((child) => ownText(child, interactive, taken)).join('') + block;
   };
   const beside = (element, step, taken) => {
     for (let node = element[step]; node; node = node[step]) {
@@ -106,7 +108,16 @@
     const toggle = element.type === 'checkbox' || element.type === 'radio';
     return given(element) || byLabel(element, interactive, taken)
       || (toggle ? beside(element, 'nextSibling', taken) : '') || beside(element, 'previousSibling', taken)
-      || pictured(element) || words(element.id);
+      || pictured(element) || above(element, taken) || (element.id.length > 3 ? words(element.id) : '');
+  };
+  // A field that is alone in its row is named by the row before.
+  const above = (element, taken) => {
+    for (let box = element.parentElement, n = 0; box && n < 3 && !LAYOUT.has(box.id); box = box.parentElement, n++) {
+      if (box.querySelectorAll('input,select,textarea,button').length > 1) return '';
+      const text = beside(box, 'previousSibling', taken);
+      if (text) return text;
+    }
+    return '';
   };
   // A checkbox may stand beside a picture, as in number-checkboxes.
   const pictured = (element) => {
@@ -116,7 +127,7 @@
   const named = (element) => {
     const classes = [...element.classList].filter((name) => !/^(ui-|icon$|hide$)/.test(name) && !ON.has(name));
     const name = words(classes.join(' ')) || words(element.id);
-    return name.replace(/\b(icon|span|div)\b/g, '').trim();
+    return [...new Set(name.split(' '))].filter((word) => !/^(icon|span|div)$/.test(word)).join(' ');
   };
   const colorName = (color) => {
     const parts = (color.match(/[\d.]+/g) || []).map(Number);
@@ -152,9 +163,10 @@
     if (element.disabled === true || is('aria-disabled')) states.push('disabled');
     if (is('aria-expanded')) states.push('expanded');
     if (document.activeElement === element) states.push('focused');
+    const tab = element.matches('.ui-tabs-anchor') ? element.parentElement : element;
     if (element.readOnly === true && element.tagName !== 'SELECT') states.push('readonly');
-    if (is('aria-selected') || (element.tagName === 'OPTION' && element.selected)
-      || [...(element.classList || [])].some((name) => ON.has(name))) states.push('selected');
+    if (tab.getAttribute('aria-selected') === 'true' || (element.tagName === 'OPTION' && element.selected)
+      || [...(tab.classList || [])].some((name) => ON.has(name))) states.push('selected');
     return states;
   };
   const valueOf = (element) => {
@@ -172,6 +184,7 @@
   const roleOf = (element, style, label) => {
     const tag = element.tagName;
     if (tag === 'INPUT') return TYPED[element.type] || 'input';
+    if (element.matches('.ui-tabs-anchor')) return 'tab';
     if (tag in NATIVE) return NATIVE[tag];
     if (element.isContentEditable) return 'input';
     if (element.classList.contains('ui-slider-handle')) return 'slider';
@@ -181,7 +194,7 @@
     if (role && role !== 'presentation' && role !== 'none') return role;
     if (element.matches('.alink')) return 'link';
     if (element.matches('.ui-accordion-header,.ui-button')) return 'button';
-    if (tag === 'IMG' || isPicture(style)) return 'icon';
+    if (tag === 'IMG' || (isPicture(style) && !squeeze(element.textContent))) return 'icon';
     if (!label && colorName(style.backgroundColor)) return 'color';
     return 'item';
   };
@@ -191,13 +204,13 @@
     if (tag === 'INPUT' && ['button', 'submit', 'reset'].includes(element.type)) return element.value || given(element);
     if (['INPUT', 'SELECT', 'TEXTAREA'].includes(tag)) return fieldLabel(element, interactive, taken);
     if (element.ownerSVGElement) return shapeLabel(element, style);
-    const text = squeeze([...element.childNodes].map((child) => ownText(child, interactive)).join(''));
+    const text = squeeze([...element.childNodes].map((child) => ownText(child, interactive, taken)).join(''));
     if (element.isContentEditable) return given(element) || 'editor';
     if (text && !(tag === 'BUTTON' && given(element) && text === '×')) return short(text);
     const name = given(element);
     if (name) return name;
     if (tag === 'IMG') return named(element) || words(element.src.split('/').pop().replace(/\.\w+$/, ''));
-    return isPicture(style) ? named(element) : '';
+    return isPicture(style) && !squeeze(element.textContent) ? named(element) : '';
   };
 
   const describe = () => {

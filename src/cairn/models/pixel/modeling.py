@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers.utils.generic import ModelOutput
 
 from cairn.data.pixel_vocabulary import POINTED, PixelVocabulary, Verb
 from cairn.models.pixel.configuration import PixelConfig

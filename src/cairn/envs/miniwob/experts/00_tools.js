@@ -24,7 +24,7 @@ const goal = () => {
 const fields = () => core.getUtterance().fields ?? {};
 const quoted = () => [...goal().matchAll(/"([^"]*)"/g)].map((match) => match[1]);
 const read = (pattern) => (goal().match(pattern) ?? []).slice(1);
-const ordinal = () => Number(goal().match(/(\d+)(?:st|nd|rd|th)/)[1]);
+const ordinal = () => Number(goal().match(/\b(\d+)[a-z]{2}\b/)[1]);
 
 // ── the page ──
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];

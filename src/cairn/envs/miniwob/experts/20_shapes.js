@@ -78,7 +78,7 @@ const placeOf = (words, now, last) => {
   if (words.includes("bottom")) return last;
   if (words.includes("down by one")) return now + 1;
   if (words.includes("up by one")) return now - 1;
-  return Number(words.match(/(\d)(?:st|nd|rd|th)/)[1]) - 1;
+  return Number(words.match(/\b(\d)[a-z]{2}\b/)[1]) - 1;
 };
 const moveItem = () => {
   const items = all("#sortable li");
@@ -95,7 +95,8 @@ const resize = () => {
   const sign = direction === "larger" ? 1 : -1;
   if (change * sign > 0) return submit();
   const from = middle(one(".ui-resizable-se").getBoundingClientRect());
-  return drag(from, dimension === "width" ? { x: from.x + 12 * sign, y: from.y } : { x: from.x, y: from.y + 12 * sign });
+  const shift = 12 * sign;
+  return drag(from, dimension === "width" ? { x: from.x + shift, y: from.y } : { x: from.x, y: from.y + shift });
 };
 
 Object.assign(experts, {

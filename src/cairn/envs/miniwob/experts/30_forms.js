@@ -159,7 +159,8 @@ const slide = (slider, wanted, now, range) => {
   const box = slider.getBoundingClientRect();
   const share = (wanted - range[0]) / (range[1] - range[0]);
   const from = middle(handle.getBoundingClientRect());
-  if (slider.classList.contains("ui-slider-vertical")) return drag(from, { x: from.x, y: box.bottom - share * box.height });
+  const vertical = slider.classList.contains("ui-slider-vertical");
+  if (vertical) return drag(from, { x: from.x, y: box.bottom - share * box.height });
   return drag(from, { x: box.left + share * box.width, y: from.y });
 };
 const sliderRange = (slider) => ["min", "max"].map((name) => $(slider).slider("option", name));

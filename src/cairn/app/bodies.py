@@ -1,0 +1,117 @@
+"""The models that a recipe can name, each with the codec and the processor that belong to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from cairn.codecs.pixel import PixelCodec
+from cairn.codecs.text import TextCodec
+from cairn.codecs.thinking import ThinkingCodec
+from cairn.config import PolicyOptions
+from cairn.data.pixel_vocabulary import PixelVocabulary
+from cairn.errors import ConfigError
+from cairn.models.loading import load_language_model, working_type
+from cairn.models.pixel.configuration import PixelConfig
+from cairn.models.pixel.modeling import PixelForCausalLM, register
+from cairn.models.pixel.processing import PixelFeatures, PixelImageProcessor
+from cairn.models.policy import Policy
+from cairn.models.smollm2 import ensure_smollm2
+from cairn.models.tokenizer import HubTokenizer
+from cairn.ports import BlobStore, Codec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A model with all that belongs to it."""
+
+    policy: Policy  # of the learner: float32 weights
+    codec: Codec
+    placeholder_id: int | None  # the token that stands for an image
+    engine_type: torch.dtype | None  # of the engine's own copy; None: it shares the learner's weights
+    save_processor: Callable[[Path], None]
+
+
+def build_body(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path | None) -> Body:
+    """The model that the recipe names, or the one saved in the directory `saved`."""
+    match options.model:
+        case "pixel":
+            return _pixel(options, seed=seed, blobs=blobs, saved=saved)
+        case "smollm2":
+            return _language(options, saved or ensure_smollm2())
+        case "path":
+            if options.path is None:
+                raise ConfigError('policy.model = "path" needs policy.path, a Hugging Face directory')
+            return _language(options, saved or Path(options.path))
+
+
+def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path | None) -> Body:
+    if options.codec != "pixel":
+        raise ConfigError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{options.codec}"')
+    register()
+    model = _new_pixel(seed) if saved is None else PixelForCausalLM.from_pretrained(saved)
+    shape = model.config
+    codec = PixelCodec(vocabulary=shape.vocabulary, crop=shape.crop, characters=shape.characters, history=shape.history)
+    processor = PixelImageProcessor(crop=shape.crop)
+
+    def save_processor(folder: Path) -> None:
+        processor.save_pretrained(folder)
+
+    policy = Policy(
+        model=model,
+        forbidden_ids=codec.forbidden_ids,
+        image_features=PixelFeatures(blobs=blobs, processor=processor),
+        autocast=torch.bfloat16 if options.autocast else None,
+    )
+    return Body(
+        policy=policy,
+        codec=codec,
+        placeholder_id=PixelVocabulary.IMAGE,
+        engine_type=_engine_type(options, policy),
+        save_processor=save_processor,
+    )
+
+
+def _language(options: PolicyOptions, path: Path) -> Body:
+    model = load_language_model(path)
+    tokenizer = HubTokenizer.load(path)
+    codec = _text_codec(options, tokenizer)
+    policy = Policy(
+        model=model,
+        forbidden_ids=codec.forbidden_ids,
+        autocast=torch.bfloat16 if options.autocast else None,
+    )
+    return Body(
+        policy=policy,
+        codec=codec,
+        placeholder_id=None,
+        engine_type=_engine_type(options, policy),
+        save_processor=tokenizer.save,
+    )
+
+
+def _text_codec(options: PolicyOptions, tokenizer: HubTokenizer) -> Codec:
+    match options.codec:
+        case "text":
+            return TextCodec(tokenizer=tokenizer)
+        case "thinking":
+            return ThinkingCodec(tokenizer=tokenizer)
+        case "pixel":
+            raise ConfigError('a language model needs policy.codec = "text" or "thinking"')
+
+
+def _engine_type(options: PolicyOptions, policy: Policy) -> torch.dtype | None:
+    match options.dtype:
+        case "auto":
+            return working_type(policy.model)
+        case "bfloat16":
+            return torch.bfloat16
+        case "float32":
+            return None
+
+
+def _new_pixel(seed: int) -> PixelForCausalLM:
+    with torch.random.fork_rng():
+        torch.random.manual_seed(seed)
+        return PixelForCausalLM(PixelConfig())

@@ -1,0 +1,42 @@
+"""`cairn demo`: what the scripted experts show."""
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cairn import config as configuration
+from cairn.cli.console import OUT, print_json, reported
+from cairn.cli.recipes import find
+
+app = typer.Typer(no_args_is_help=True, help="Collect demonstrations.")
+
+
+@app.command()
+def collect(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or the path of a .toml file.")],
+    *,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key of the recipe; repeatable.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's directory; default: a new one under runs/.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="The JSON line alone.")] = False,
+) -> None:
+    """Let the experts play a recipe's training tasks, and store every turn as the recipe's policy would answer.
+
+    A failed expert is reported by task. `cairn train RECIPE --out DIR --resume` trains on them.
+
+    Example: cairn demo collect quickstart --set demonstrations.per_template=5
+    """
+    with reported():
+        config = configuration.load(find(recipe), overrides or ())
+        stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        folder = out or Path("runs") / f"demo-{stamp}"
+        from cairn.app.run import collect_demonstrations
+
+        shown = asyncio.run(collect_demonstrations(config, folder))
+        if not quiet:
+            OUT.print(f"next: [bold]cairn train {recipe} --out {folder} --resume[/]")
+        print_json({"run": str(folder), **shown})
