@@ -27,7 +27,7 @@ def llama(*, seed: int = 0, tied: bool = True) -> LlamaForCausalLM:
         initializer_range=0.3,
     )
     with torch.random.fork_rng():
-        torch.random.default_generator.manual_seed(seed)
+        torch.random.manual_seed(seed)
         return LlamaForCausalLM(config).eval()
 
 

@@ -29,7 +29,7 @@ class EnvironmentOptions(Table):
     browsers: int = Field(default=2, ge=1)
     pages_per_browser: int = Field(default=4, ge=1, le=8)
     browser: str | None = None
-    """Path of a Chrome or Chromium; default: the best one found."""
+    """Path of a Chrome or Chromium; default: that in the variable CAIRN_BROWSER, else the best one found."""
     accessibility: bool = False
     """Also read the accessibility tree (slower; no shipped codec needs it)."""
 
@@ -46,6 +46,8 @@ class PolicyOptions(Table):
     autocast: bool = False
     """Learner computes in bfloat16 under autocast."""
     threads: int = Field(default=2, ge=1)
+    verbs: list[str] | None = None
+    """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
     token_budget: int = Field(default=8192, ge=1)
     """Tokens (padding included) that the learner computes at once; more are accumulated. Only memory depends on it."""
     temperature: float = Field(default=1.0, gt=0)
@@ -77,6 +79,8 @@ class ImitationOptions(Table):
     updates: int | None = Field(default=None, ge=0)
     batch_size: int = Field(default=32, ge=1)
     """Turns in an update."""
+    answers_per_turn: int = Field(default=1, ge=1)
+    """Where an expert's action can be said in several ways (any point of a button), how many are imitated at once."""
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
 
 

@@ -9,11 +9,14 @@ import pytest
 
 from cairn.bench.competitors import Competitor, Contender
 from cairn.bench.environment import EnvBench, Run, env_json, env_table, summarise
-from cairn.bench.experts import ExpertEpisode, ExpertScore, experts_page
+from cairn.bench.experts import ExpertEpisode, ExpertScore, experts_page, measure_experts
+from cairn.bench.traces import play, record
 from cairn.data.action import Click, Point
 from cairn.data.ids import TemplateId
-from cairn.data.task import Template
+from cairn.data.task import Split, Task, Template
 from cairn.errors import InvariantError, SessionError
+from cairn.testing.faults import Call, Fault
+from cairn.testing.scripted import ScriptedEnvironment
 
 
 def _run(contender: Contender, sessions: int, *, step: float, wall: float = 1.0) -> Run:
@@ -78,6 +81,39 @@ def test_the_experts_page_counts_only_tasks_above_95_percent_as_sure() -> None:
     page = experts_page([score("a", 20), score("b", 19), score("c", 18)], day="2026-01-01", browser="Chromium 1")
     assert "3 tasks have an expert; 2 of them" in page
     assert "| c | 18/20 | 3.0 | 3 | 9 |" in page
+
+
+# ── experts and traces, on a scripted environment ─────────────────────────────
+
+
+async def test_an_expert_that_never_fails_is_measured_so() -> None:
+    scores = await measure_experts(ScriptedEnvironment(), seeds=3)
+    assert [score.successes for score in scores] == [3] * len(scores)
+    assert all(steps >= 1 for score in scores for steps in score.steps)
+
+
+async def test_a_session_that_breaks_is_repeated_and_says_nothing_about_the_expert() -> None:
+    broken = Fault(call=Call.OBSERVE, session=0, nth=0, error=SessionError("gone"))
+    environment = ScriptedEnvironment(faults=[broken])
+    scores = await measure_experts(environment, seeds=2)
+    assert sum(score.lost for score in scores) == 1
+    assert [score.successes for score in scores] == [2] * len(scores)
+    assert environment.live == 0
+
+
+async def test_an_environment_that_breaks_every_time_ends_the_measurement() -> None:
+    broken = Fault(call=Call.OPEN, error=SessionError("no browser"))
+    with pytest.raises(SessionError, match="no browser"):
+        await measure_experts(ScriptedEnvironment(faults=[broken]), seeds=1)
+
+
+async def test_a_recorded_trace_comes_out_the_same_when_played_again() -> None:
+    environment = ScriptedEnvironment()
+    task = Task(template=environment.templates[0], split=Split.HELD_OUT, index=4)
+    trace = await record(environment, task)
+    assert trace.success
+    assert await play(environment, trace) == trace
+    assert environment.live == 0
 
 
 # ── workers ───────────────────────────────────────────────────────────────────

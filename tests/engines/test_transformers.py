@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.data.ids import PolicyVersion
+from cairn.data.ids import ImageId, PolicyVersion
 from cairn.data.trajectory import Prompt
 from cairn.engines.transformers import Gathering, TransformersEngine, Weights, sample
 from cairn.errors import EngineError, InvariantError
@@ -148,7 +148,7 @@ async def test_an_update_serves_the_new_weights(*, tied: bool) -> None:
             if check.__name__ in {"logprobs_equal_a_fresh_forward_pass", "greedy_takes_the_most_likely_token"}:
                 await check(subject(learner, tested))
         with torch.no_grad():
-            learner.model.get_output_embeddings().weight[30] += 3.0
+            learner.model.get_parameter("lm_head.weight")[30] += 3.0
     await tested.close()
 
 
@@ -183,7 +183,7 @@ async def test_a_failing_model_fails_its_callers_and_no_later_ones() -> None:
 
 async def test_a_broken_invariant_is_not_hidden_as_an_engine_error() -> None:
     tested = engine(policy())
-    image = Prompt(token_ids=PROMPTS[0].token_ids, images=("0" * 64,))
+    image = Prompt(token_ids=PROMPTS[0].token_ids, images=(ImageId("0" * 64),))
     with pytest.raises(InvariantError, match="no way to see"):
         await ask(tested, image, seed=0)
     await tested.close()

@@ -2,6 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.models.batching import buckets, distinct, micro_batches, padded_left, padded_right
 
@@ -64,7 +65,7 @@ def test_siblings_stay_together() -> None:
 
 def test_images_tell_prompts_apart() -> None:
     ids = np.array([5], np.int32)
-    prompts = [Prompt(token_ids=ids, images=(image,)) for image in ("a", "b", "a")]
+    prompts = [Prompt(token_ids=ids, images=(ImageId(image),)) for image in ("a", "b", "a")]
     assert distinct(prompts)[1] == [0, 1, 0]
 
 

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from cairn.data.ids import ImageId
+from cairn.data.trajectory import Prompt
 from cairn.errors import InvariantError
 from cairn.models.policy import Policy
 from tiny_policy import FORBIDDEN, flat_logprobs, llama, policy, prompt
@@ -127,6 +129,10 @@ def test_autocast_is_close_to_float32() -> None:
     assert 0 < difference.max() < 0.1
 
 
+def seeing(*images: str) -> Prompt:
+    return Prompt(token_ids=prompt(4).token_ids, images=tuple(map(ImageId, images)))
+
+
 def test_images_go_to_the_model_in_the_order_of_the_different_prompts() -> None:
     asked: list[list[str]] = []
 
@@ -136,8 +142,8 @@ def test_images_go_to_the_model_in_the_order_of_the_different_prompts() -> None:
 
     tested = Policy(model=llama(), image_features=features)
     first, second = (
-        type(prompt(4))(token_ids=prompt(4).token_ids, images=("a", "b")),
-        type(prompt(4))(token_ids=prompt(4).token_ids, images=("c",)),
+        seeing("a", "b"),
+        seeing("c"),
     )
     tested.prefill([second, first, second])
     assert asked == [["c", "a", "b"]]
@@ -146,4 +152,4 @@ def test_images_go_to_the_model_in_the_order_of_the_different_prompts() -> None:
 def test_an_image_for_a_policy_that_cannot_see_is_refused() -> None:
     blind = policy()
     with pytest.raises(InvariantError, match="no way to see"):
-        blind.prefill([type(prompt(4))(token_ids=prompt(4).token_ids, images=("a",))])
+        blind.prefill([seeing("a")])

@@ -140,9 +140,10 @@ def test_turns_that_extend_one_another_share_a_sample() -> None:
 @pytest.mark.parametrize(
     "after",
     [
-        turn([1, 2], [4]),  # shorter than what went before
-        turn([1, 9, 3, 7], [4]),  # another answer in the middle
-        turn([8, 2, 3, 7], [4]),  # another prompt
+        turn([1, 2], [4], images=["a"]),  # shorter than what went before
+        turn([1, 9, 3, 7], [4], images=["a"]),  # another answer in the middle
+        turn([1, 2, 9, 7], [4], images=["a"]),  # another end of the answer
+        turn([8, 2, 3, 7], [4], images=["a"]),  # another prompt
         turn([1, 2, 3, 7], [4], images=["b", "a"]),  # the image moved
         turn([1, 2, 3, 7], [4]),  # the image is gone
     ],

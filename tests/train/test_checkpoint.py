@@ -7,12 +7,15 @@ from cairn.train.checkpoint import existing, latest, point_to, write_directory
 
 
 def fill(text: str):
-    return lambda path: (path / "a.txt").write_text(text) and None
+    def write(path: Path) -> None:
+        (path / "a.txt").write_text(text)
+
+    return write
 
 
 def test_a_directory_is_replaced_as_a_whole(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "c"
-    write_directory(target, lambda p: (p / "old.txt").write_text("x") and None)
+    write_directory(target, lambda p: (p / "old.txt").touch())
     write_directory(target, fill("new"))
     assert [p.name for p in target.iterdir()] == ["a.txt"]
     assert [p.name for p in target.parent.iterdir()] == ["c"]

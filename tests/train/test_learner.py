@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
+from cairn.data.ids import ImageId
 from cairn.data.sample import Batch
 from cairn.errors import ConfigError, InvariantError
 from cairn.models.policy import Policy
@@ -234,7 +235,7 @@ def test_a_version_that_never_was_stops_the_run(version: int) -> None:
 def test_an_image_without_its_placeholder_stops_the_run() -> None:
     seeing = learner(settings=replace(SETTINGS, placeholder_id=50))
     one = credited(prompt(4), [9], policy=policy())
-    one = replace(one, sample=replace(one.sample, images=("a",)))
+    one = replace(one, sample=replace(one.sample, images=(ImageId("a"),)))
     with pytest.raises(InvariantError, match="0 image placeholders but 1 images"):
         seeing.imitate(Batch(samples=(one,)))
 
@@ -242,7 +243,7 @@ def test_an_image_without_its_placeholder_stops_the_run() -> None:
 def test_a_placeholder_in_the_answer_stops_the_run() -> None:
     seeing = learner(settings=replace(SETTINGS, placeholder_id=50))
     one = credited(prompt(4), [9, 50], policy=policy())
-    one = replace(one, sample=replace(one.sample, images=("a",)))
+    one = replace(one, sample=replace(one.sample, images=(ImageId("a"),)))
     with pytest.raises(InvariantError, match="after the first sampled token"):
         seeing.imitate(Batch(samples=(one,)))
 
@@ -301,7 +302,7 @@ def test_a_checkpoint_reads_as_a_model(tmp_path: Path) -> None:
 
 def test_a_processor_is_saved_beside_the_model(tmp_path: Path) -> None:
     trained = GradientLearner(
-        policy=policy(), settings=SETTINGS, save_processor=lambda p: (p / "processor.json").write_text("{}") and None
+        policy=policy(), settings=SETTINGS, save_processor=lambda p: (p / "processor.json").touch()
     )
     trained.save(tmp_path / "checkpoint")
     trained.save(tmp_path / "checkpoint")

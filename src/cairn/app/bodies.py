@@ -1,6 +1,6 @@
 """The models that a recipe can name, each with the codec and the processor that belong to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from cairn.codecs.pixel import PixelCodec
 from cairn.codecs.text import TextCodec
 from cairn.codecs.thinking import ThinkingCodec
 from cairn.config import PolicyOptions
-from cairn.data.pixel_vocabulary import PixelVocabulary
+from cairn.data.pixel_vocabulary import PixelVocabulary, Verb
 from cairn.errors import ConfigError
 from cairn.models.loading import load_language_model, working_type
 from cairn.models.pixel.configuration import PixelConfig
@@ -52,7 +52,13 @@ def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path |
     register()
     model = _new_pixel(seed) if saved is None else PixelForCausalLM.from_pretrained(saved)
     shape = model.config
-    codec = PixelCodec(vocabulary=shape.vocabulary, crop=shape.crop, characters=shape.characters, history=shape.history)
+    codec = PixelCodec(
+        vocabulary=shape.vocabulary,
+        crop=shape.crop,
+        characters=shape.characters,
+        history=shape.history,
+        verbs=_verbs(options.verbs),
+    )
     processor = PixelImageProcessor(crop=shape.crop)
 
     def save_processor(folder: Path) -> None:
@@ -71,6 +77,13 @@ def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path |
         engine_type=_engine_type(options, policy),
         save_processor=save_processor,
     )
+
+
+def _verbs(names: Sequence[str] | None) -> frozenset[Verb] | None:
+    unknown = [name for name in names or () if name not in set(Verb)]
+    if unknown:
+        raise ConfigError(f"policy.verbs: no verb {unknown[0]!r}; there are: {', '.join(Verb)}")
+    return None if names is None else frozenset(Verb(name) for name in names)
 
 
 def _language(options: PolicyOptions, path: Path) -> Body:

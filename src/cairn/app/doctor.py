@@ -49,7 +49,8 @@ def _python() -> Finding:
 
 def _browser() -> Finding:
     try:
-        found = find_browser()
+        named = os.environ.get("CAIRN_BROWSER")
+        found = find_browser(executable=Path(named) if named else None)
     except CairnError as error:
         return Finding(what="browser", ok=False, needed=True, detail="none", fix=str(error))
     slow = found.channel is not Channel.SHELL

@@ -1,6 +1,7 @@
 """Which environment a recipe names, and which of its templates."""
 
 import difflib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from cairn.codecs.pixel import PixelCodec
 from cairn.config import EnvironmentOptions
 from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.task import Template
+from cairn.envs.chromium.discovery import find_browser
 from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.errors import ConfigError
@@ -32,11 +34,23 @@ def build_environment(options: EnvironmentOptions, *, blobs: BlobStore) -> Envir
                 options=MiniwobOptions(
                     limits=PoolLimits(browsers=options.browsers, pages_per_browser=options.pages_per_browser),
                     accessibility=options.accessibility,
-                    executable=Path(options.browser) if options.browser else None,
+                    executable=_executable(options),
                 ),
             )
         case "scripted":
             return ScriptedEnvironment(blobs=blobs)
+
+
+def require_browser(options: EnvironmentOptions) -> None:
+    """Raise a `SetupError`, with the fix, where the environment needs a browser and there is none."""
+    if options.name == "miniwob":
+        find_browser(executable=_executable(options))
+
+
+def _executable(options: EnvironmentOptions) -> Path | None:
+    """As the recipe says, else as the variable CAIRN_BROWSER does, else None: the best one found."""
+    path = options.browser or os.environ.get("CAIRN_BROWSER")
+    return Path(path) if path else None
 
 
 def choose_templates(environment: Environment, wanted: Sequence[str]) -> tuple[Template, ...]:

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import config as configuration
-from cairn.app.environments import build_environment, choose_templates
+from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.training import Parts, build_course, build_evaluator, build_runner
 from cairn.config import RunConfig
 from cairn.dashboard.curve import EvaluationPoint, TrainingPoint, draw_curve
 from cairn.data.ledger import Quantity
 from cairn.data.task import Purpose, Split
-from cairn.data.trajectory import ScoredGroup
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport
+from cairn.loop import progress as progress_file
+from cairn.loop.course import CHECKPOINTS, PROGRESS
 from cairn.loop.progress import Phase, Progress
-from cairn.models.loading import configure_threads
+from cairn.models.loading import configure_threads, require_model
 from cairn.ports import BlobStore, EventSink
 from cairn.store.events import FanOut, TensorBoardSink
 from cairn.store.run import Run, RunWriter, open_run
@@ -53,6 +54,7 @@ async def train(request: TrainRequest) -> Progress:
 
 @asynccontextmanager
 async def _parts(request: TrainRequest) -> AsyncGenerator[Parts]:
+    check_ready(request.config)  # before there is a run that cannot go on
     run = _writer(request)
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
@@ -76,6 +78,16 @@ def _brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) ->
     from cairn.app.brain import build_brain
 
     return build_brain(config, blobs=blobs, saved=saved)
+
+
+def check_ready(config: RunConfig) -> None:
+    """Raise what is wrong with a recipe, or with this machine for it, as far as that is quick to see."""
+    blobs = MemoryBlobs()
+    choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
+    require_browser(config.environment)
+    options = config.policy
+    if options.model == "path" and options.path is not None:
+        require_model(Path(options.path))
 
 
 def _writer(request: TrainRequest) -> RunWriter:
@@ -124,6 +136,12 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
+def saved_policy(folder: Path, name: str) -> Path:
+    """The directory of a run's checkpoint; `latest` is the one that the run would go on from."""
+    found = progress_file.read(folder / PROGRESS).checkpoint if name == "latest" else name
+    return folder / CHECKPOINTS / (found or name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
     """One saved policy to evaluate with a run's own recipe."""
@@ -140,13 +158,14 @@ async def evaluate(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
     """Sampled and greedy, on the tasks that the run itself was evaluated on."""
     if not request.saved.is_dir():
         raise ConfigError(f"no saved policy at {request.saved}")
+    require_browser(request.config.environment)
     blobs = MemoryBlobs()
     environment = build_environment(request.config.environment, blobs=blobs)
     templates = choose_templates(environment, request.config.environment.templates)
     brain = _brain(request.config, blobs=blobs, saved=request.saved)
     events = FanOut(list(request.sinks))
     try:
-        runner = build_runner(request.config, environment=environment, brain=brain, events=events, record=_forget)
+        runner = build_runner(request.config, environment=environment, brain=brain, events=events)
         evaluator = build_evaluator(request.config, brain, runner)
         return tuple(
             [
@@ -163,10 +182,6 @@ async def evaluate(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
     finally:
         await environment.close()
         await brain.engine.close()
-
-
-def _forget(group: ScoredGroup) -> None:
-    del group
 
 
 async def collect_demonstrations(config: RunConfig, folder: Path) -> dict[str, int]:

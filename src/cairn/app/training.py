@@ -20,7 +20,7 @@ from cairn.rewards.outcome import Success
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.clock import LoopClock
 from cairn.rollout.episode import EpisodeRunner, Limits
-from cairn.rollout.group import GroupRunner, Judging, Record
+from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import AdvantageFn
 from cairn.schedule.plans import RootPlans
@@ -46,7 +46,12 @@ class Parts:
 def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
     """The whole run, not yet started."""
     runner = build_runner(
-        config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
+        config,
+        environment=parts.environment,
+        brain=parts.brain,
+        events=parts.events,
+        record=parts.run.record,
+        note=parts.run.note,
     )
     measured = config.evaluation
     learning = config.reinforcement
@@ -70,6 +75,7 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
         templates=parts.templates,
         per_template=config.demonstrations.per_template,
         batch_size=config.imitation.batch_size,
+        answers=config.imitation.answers_per_turn,
         seed=config.seed,
     )
     return Course(
@@ -95,9 +101,15 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
 
 
 def build_runner(
-    config: RunConfig, *, environment: Environment, brain: "Brain", events: EventSink, record: Record
+    config: RunConfig,
+    *,
+    environment: Environment,
+    brain: "Brain",
+    events: EventSink,
+    record: Record = forget,
+    note: Note = forget,
 ) -> RolloutRunner:
-    """Rollouts with the limits of the recipe; every group goes to `record` the moment it is complete."""
+    """Rollouts with the limits of the recipe; every trajectory goes to `note` and every group to `record` once over."""
     options = config.rollout
     episodes = EpisodeRunner(
         sessions=environment,
@@ -115,6 +127,7 @@ def build_runner(
         places=asyncio.Semaphore(options.concurrency or environment.capacity),
         events=events,
         retries=options.retries,
+        note=note,
     )
     return RolloutRunner(groups=groups, record=record)
 

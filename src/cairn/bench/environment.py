@@ -14,13 +14,14 @@ from pathlib import Path
 import psutil
 from rich.table import Table
 
-from cairn.bench.competitors import Competitor, Contender, play_elsewhere
+from cairn.bench.competitors import Competitor, Contender, bench_python, play_elsewhere
 from cairn.bench.traces import Trace, record
 from cairn.data.ids import ImageId
 from cairn.data.task import Root, Split, Task
 from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.errors import InvariantError
+from cairn.rollout.unwrap import one_error
 
 _MEGABYTE = 2**20
 
@@ -108,13 +109,16 @@ async def bench_environment(
 ) -> EnvBench:
     """Measure all contenders in turn, `repetitions` times over, so that they meet the same disturbances."""
     options = options or EnvBenchOptions()
+    if options.against and options.python is None:
+        bench_python()  # says at once what is missing
     progress("recording the experts' actions")
     traces = await _record(options)
     runs: list[Run] = []
     for repetition in range(1, options.repetitions + 1):
         for contender, sessions in _settings(options):
             progress(f"{contender}, {sessions} session(s), repetition {repetition} of {options.repetitions}")
-            runs.append(await _measure(contender, sessions, traces=traces, options=options))
+            with one_error():
+                runs.append(await _measure(contender, sessions, traces=traces, options=options))
     return summarise(runs)
 
 
@@ -219,7 +223,7 @@ async def _episode(environment: MiniwobEnvironment, trace: Trace) -> tuple[float
 async def _measure_theirs(
     contender: Contender, sessions: int, *, traces: Sequence[Trace], options: EnvBenchOptions
 ) -> Run:
-    workers = [await Competitor.start(contender, python=options.python) for _ in range(sessions)]
+    workers: list[Competitor] = []
     seconds = 0.0 if contender is Contender.BROWSERGYM else options.seconds
     resets: list[float] = []
     steps: list[float] = []
@@ -240,6 +244,8 @@ async def _measure_theirs(
             used.append(_cpu([worker.pid]) - before)
 
     try:
+        while len(workers) < sessions:
+            workers.append(await Competitor.start(contender, python=options.python))
         async with asyncio.TaskGroup() as group:
             for worker in workers:
                 group.create_task(rounds(worker))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cairn.data.task import Root, Split, Task, Template
 from cairn.errors import BoundaryError, ConfigError
 from cairn.ports import Environment, ExpertSession
+from cairn.rollout.unwrap import one_error
 
 _ATTEMPTS = 3  # a dead browser says nothing about an expert
 
@@ -60,9 +61,10 @@ async def measure_experts(
             scores[template.id] = score = await _score(environment, template, seeds)
             progress(f"{template.id}: {score.successes} of {seeds}")
 
-    async with asyncio.TaskGroup() as group:
-        for template in templates:
-            group.create_task(measure(template))
+    with one_error():
+        async with asyncio.TaskGroup() as group:
+            for template in templates:
+                group.create_task(measure(template))
     return tuple(scores[template.id] for template in templates)
 
 
@@ -110,7 +112,7 @@ def experts_page(scores: Sequence[ExpertScore], *, day: str, browser: str) -> st
         "# The scripted experts of MiniWoB++",
         "",
         "An expert looks at the page and the goal and returns one action at a time; it keeps nothing that the page has",
-        "not shown. Where a page shows something as a picture only, or asks for a knowledge of words (number-checkboxes,",
+        "not shown. Where a page shows something as a picture only, or asks for knowledge of words (number-checkboxes,",
         "click-shades, click-checkboxes-soft), it reads the page's own table. Tabs, sections and cards are searched in",
         "the order of the page, as a person would. Experts give demonstrations and serve tests; they are no part of a",
         "trained policy.",

@@ -34,8 +34,8 @@ def reported() -> Generator[None]:
         code = next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
         raise typer.Exit(code) from error
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        ERR.print(f"[bold red]error:[/] {_plain(error.strerror or str(error))}:{where}", soft_wrap=True)
+        where = f": {error.filename}" if error.filename else ""
+        ERR.print(f"[bold red]error:[/] {_plain(f'{error.strerror or error}{where}')}", soft_wrap=True)
         raise typer.Exit(1) from error
 
 

@@ -94,13 +94,13 @@ def evaluate(
     Example: cairn eval runs/quickstart --per-template 100 --tries 4
     """
     with reported():
-        from cairn.app.run import EvaluateRequest, config_of
+        from cairn.app.run import EvaluateRequest, config_of, saved_policy
         from cairn.app.run import evaluate as run_evaluation
 
         config = config_of(run)
         request = EvaluateRequest(
             config=config,
-            saved=run / "checkpoints" / checkpoint,
+            saved=saved_policy(run, checkpoint),
             split=split,
             per_template=per_template or config.evaluation.per_template,
             tries=tries or config.evaluation.tries,

@@ -226,8 +226,8 @@ def _inverse_cdf(log_probs: Tensor, uniforms: Tensor) -> Tensor:
     cumulative = log_probs.exp().cumsum(-1, dtype=torch.float64)
     targets = uniforms * cumulative[:, -1]
     chosen = torch.searchsorted(cumulative, targets[:, None], right=True).squeeze(-1)
-    last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous()).squeeze(-1)  # where rounding lifts a target to the total
-    return torch.minimum(chosen, last)
+    last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous()).squeeze(-1)
+    return torch.minimum(chosen, last)  # rounding may lift a target to the total
 
 
 def _without_finished(prefix: Prefix, rows: list[_Row], chosen: list[int]) -> tuple[Prefix, list[_Row], list[int]]:

@@ -42,6 +42,11 @@ class CourseOptions:
     save_every: int  # updates
 
 
+PROGRESS = "progress.json"
+CHECKPOINTS = "checkpoints"
+AGAIN = "-again"
+"""Ends the name of a checkpoint that is saved while the one of that name is still needed."""
+
 Demonstrate = Callable[[], Awaitable[Curriculum]]
 """Collects the demonstrations that are still missing, and says how to imitate them all."""
 
@@ -73,15 +78,16 @@ class Course:
     @property
     def progress_file(self) -> Path:
         """Where the run's progress is kept."""
-        return self._folder / "progress.json"
+        return self._folder / PROGRESS
 
     def checkpoint(self, name: str) -> Path:
         """The directory of a saved learner."""
-        return self._folder / "checkpoints" / name
+        return self._folder / CHECKPOINTS / name
 
     def resume(self) -> None:
-        """Go on from the last save."""
-        self._now = progress.read(self.progress_file)
+        """Go on from the last save; a run that was killed before its first one begins anew, with what it stored."""
+        if self.progress_file.exists():
+            self._now = progress.read(self.progress_file)
         if self._now.checkpoint is not None:
             self._loop.learner.load(self.checkpoint(self._now.checkpoint))
         if self._now.scheduler:
@@ -110,6 +116,7 @@ class Course:
             case Phase.DEMONSTRATE:
                 self._announce("experts play the training tasks")
                 await self._lessons()
+                self._save(Phase.DEMONSTRATE)
                 await self._begin(Phase.IMITATE)
             case Phase.IMITATE:
                 self._announce("behaviour cloning on the demonstrations")
@@ -132,17 +139,20 @@ class Course:
         if self._now.phase is Phase.IMITATE or self._now.phase is Phase.CONTROL:
             await self._lessons()
         while budget.left(updates=self._now.updates, seconds=self._now.seconds):
-            before = self._loop.scheduler.state_dict()
-            started = self._loop.clock.now()
+            started, version = self._loop.clock.now(), self._loop.learner.version
             try:
                 taken = await step(self._now.updates)
             except asyncio.CancelledError:
-                self._now = replace(self._now, scheduler=before)  # its plans were not played to the end
+                if self._loop.learner.version != version:  # it came when the update was under way, which is done now
+                    self._count(started)
                 raise
-            self._count(started, taken, budget)
+            self._count(started)
+            self._tell(taken, budget)
             if self._now.updates % self._options.save_every == 0:
                 self._save("latest")
             await self._maybe_measure_curve(budget)
+        if self._now.checkpoint != self._now.phase:
+            self._save(self._now.phase)
         await self._serve()
         await self._measure(final=True)
 
@@ -160,7 +170,7 @@ class Course:
             self._curriculum = await self._demonstrate()
         return self._curriculum
 
-    def _count(self, started: float, step: LearnerStep | None, budget: Budget) -> None:
+    def _count(self, started: float) -> None:
         now = self._now
         self._now = replace(
             now,
@@ -168,24 +178,23 @@ class Course:
             seconds=now.seconds + self._loop.clock.now() - started,
             scheduler=self._loop.scheduler.state_dict(),
         )
+
+    def _tell(self, step: LearnerStep | None, budget: Budget) -> None:
+        now = self._now
         if step is not None:
             self._loop.events.emit(
                 events.update(
                     now.phase,
-                    number=self._now.updates,
+                    number=now.updates,
                     minutes=self._minutes(),
-                    share=budget.share(updates=self._now.updates, seconds=self._now.seconds),
+                    share=budget.share(updates=now.updates, seconds=now.seconds),
                     step=step,
                 )
             )
 
     async def _begin(self, phase: Phase) -> None:
-        """Close the present phase with a checkpoint of its own and open the next one."""
+        """Close the present phase, which has a checkpoint of its own, and open the next one."""
         now = self._now
-        self._save(now.phase)
-        if phase is Phase.CONTROL:
-            await undisturbed(asyncio.to_thread(self._loop.learner.load, self.checkpoint(Phase.IMITATE)))
-            await self._serve()
         self._now = replace(
             now,
             phase=phase,
@@ -195,11 +204,16 @@ class Course:
             phase_seconds={**now.phase_seconds, now.phase: now.seconds},
         )
         self._curve_due = self._options.measuring.curve_seconds
-        self._save(Phase.IMITATE if phase is Phase.CONTROL else now.phase, learner=False)
+        if phase is Phase.CONTROL:
+            await undisturbed(asyncio.to_thread(self._loop.learner.load, self.checkpoint(Phase.IMITATE)))
+            self._now = replace(self._now, checkpoint=Phase.IMITATE)
+            await self._serve()
+        progress.write(self._now, self.progress_file)
 
-    def _save(self, name: str, *, learner: bool = True) -> None:
-        if learner:
-            self._loop.learner.save(self.checkpoint(name))
+    def _save(self, name: str) -> None:
+        """Save the learner, then the progress that names it: what the last progress names is not overwritten."""
+        name = name if name != self._now.checkpoint else f"{name}{AGAIN}"
+        self._loop.learner.save(self.checkpoint(name))
         self._now = replace(self._now, checkpoint=name)
         progress.write(self._now, self.progress_file)
 
@@ -222,7 +236,8 @@ class Course:
         wanted = [(Split.HELD_OUT, held_out), (Split.TRAIN, measuring.train if final else 0)]
         for split, per_template in wanted:
             for greedy in (False, True):
-                if per_template and (final or not greedy):
+                missing = not final or self._now.final(self._now.phase, greedy=greedy, split=split) is None
+                if per_template and missing and (final or not greedy):
                     report = await self._evaluator.run(
                         self._templates, split=split, per_template=per_template, tries=measuring.tries, greedy=greedy
                     )
@@ -245,6 +260,8 @@ class Course:
             final=final,
         )
         self._now = replace(self._now, measured=(*self._now.measured, measured))
+        if final:  # nothing is learned between the phase's checkpoint and this
+            progress.write(self._now, self.progress_file)
         self._loop.events.emit(events.evaluation(measured))
 
     def _minutes(self) -> float:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from cairn.data.ids import GroupId, TemplateId
 from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task, Template
-from cairn.data.trajectory import Ending, LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory
+from cairn.data.trajectory import LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory
 from cairn.errors import ConfigError
 from cairn.loop import events
 from cairn.loop.imitation import Curriculum, lessons_from
 from cairn.ports import Codec, EventSink, TrajectoryStore
 from cairn.rollout.demonstrate import run_demonstration
 from cairn.rollout.runner import RolloutRunner
+from cairn.rollout.unwrap import one_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +28,23 @@ class Demonstrations:
     templates: Sequence[Template]
     per_template: int
     batch_size: int
+    answers: int
     seed: int
 
     async def curriculum(self) -> Curriculum:
         """Play what the store does not hold yet, and order all of it into lessons."""
-        known = {g.plan.group_id: g for g in self.store.read() if g.plan.purpose is Purpose.DEMONSTRATE}
+        known = {g.plan.group_id: g for g in self.store.read() if g.plan.purpose is Purpose.DEMONSTRATE and g.members}
         plans = [self._plan(t, i) for i in range(self.per_template) for t in self.templates]
         missing = [p for p in plans if p.group_id not in known]
-        async with asyncio.TaskGroup() as tasks:
-            played = [tasks.create_task(self._play(plan)) for plan in missing]
-        groups = [*known.values(), *(task.result() for task in played)]
+        with one_error():
+            async with asyncio.TaskGroup() as tasks:
+                played = [tasks.create_task(self._play(plan)) for plan in missing]
+        found = known | {task.result().plan.group_id: task.result() for task in played}
+        groups = [found[plan.group_id] for plan in plans]  # in one order, whichever came in first or was stored before
         self._report(groups)
-        return Curriculum(lessons_from(groups, self.codec), batch_size=self.batch_size, seed=self.seed)
+        return Curriculum(
+            lessons_from(groups, self.codec), batch_size=self.batch_size, answers=self.answers, seed=self.seed
+        )
 
     def _plan(self, template: Template, index: int) -> RolloutPlan:
         task = Task(template=template, split=Split.TRAIN, index=index)
@@ -53,17 +59,24 @@ class Demonstrations:
         )
 
     async def _play(self, plan: RolloutPlan) -> ScoredGroup:
+        """The expert's trajectory, played again on another session where the outside failed."""
         groups = self.runner.groups
-        async with groups.places:
-            trajectory = await run_demonstration(plan, sessions=groups.episodes.sessions, codec=self.codec)
-        if trajectory.ending is Ending.INFRASTRUCTURE_ERROR:
-            outcome = Outcome.INFRASTRUCTURE_ERROR
-            lost = LostTrajectory(trajectory=trajectory, outcome=outcome, reason=trajectory.error or "")
-            group = ScoredGroup(plan=plan, members=(), lost=(lost,))
-        else:
-            outcome, reward = await groups.judging.score(trajectory)
-            member = ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward)
-            group = ScoredGroup(plan=plan, members=(member,))
+        members: tuple[ScoredTrajectory, ...] = ()
+        lost: list[LostTrajectory] = []
+        for attempt in range(groups.retries + 1):
+            async with groups.places:
+                trajectory = await run_demonstration(
+                    plan, sessions=groups.episodes.sessions, codec=self.codec, attempt=attempt
+                )
+            if trajectory.error is None:
+                outcome, reward = await groups.judging.score(trajectory)
+                members = (ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward),)
+                groups.breaker.kept()
+                break
+            infrastructure = Outcome.INFRASTRUCTURE_ERROR
+            lost.append(LostTrajectory(trajectory=trajectory, outcome=infrastructure, reason=trajectory.error))
+            groups.breaker.lost(trajectory.error)
+        group = ScoredGroup(plan=plan, members=members, lost=tuple(lost))
         self.runner.record(group)
         return group
 

@@ -36,7 +36,7 @@ def round_done(number: int, groups: Sequence[ScoredGroup], *, seconds: float, in
             "success": _mean([m.outcome is Outcome.SUCCESS for m in members]),
             "format_errors": _mean([m.outcome is Outcome.FORMAT_ERROR for m in members]),
             "turns": turns,
-            "turns_per_second": turns / seconds,
+            "turns_per_second": turns / seconds if seconds else 0.0,
             "seconds": seconds,
         },
     )

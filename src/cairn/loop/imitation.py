@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32
 
 from cairn.data.ids import TemplateId
 from cairn.data.sample import Batch, CreditedSample, Sample
@@ -45,29 +45,37 @@ def lessons_from(groups: Iterable[ScoredGroup], codec: Codec) -> tuple[Lesson, .
 
 
 class Curriculum:
-    """Shuffled passes over the lessons; where several answers are right, each visit draws one.
+    """Shuffled passes over the lessons; where several answers are right, each visit draws some of them.
+
+    The learner computes a prompt once however many answers stand after it, so that further draws cost little.
 
     Update `u` of seed `s` is a pure function of (s, u), so that a resumed run sees what it would have seen.
     """
 
-    def __init__(self, lessons: Sequence[Lesson], *, batch_size: int, seed: int) -> None:
+    def __init__(self, lessons: Sequence[Lesson], *, batch_size: int, answers: int, seed: int) -> None:
+        """`batch_size` counts lessons; `answers` is how many are drawn for each at most."""
         self._lessons = tuple(lessons)
         self._batch_size = min(batch_size, len(self._lessons))
+        self._answers = answers
         self._seed = seed
 
     def batch(self, update: int) -> Batch:
-        """The batch of one update; its loss is the mean over the answers' tokens."""
+        """The batch of one update: every lesson weighs the same, and so does every token of its answers."""
         per_pass = len(self._lessons) // self._batch_size
         lap, place = divmod(update, per_pass)
         order = np.random.default_rng((self._seed, lap)).permutation(len(self._lessons))
-        chosen = order[place * self._batch_size : (place + 1) * self._batch_size]
         rng = np.random.default_rng((self._seed, lap, place))
-        drawn = [(lesson.prompt, lesson.answers[int(rng.integers(len(lesson.answers)))]) for lesson in self._at(chosen)]
-        weight = 1.0 / sum(answer.shape[0] for _, answer in drawn)
-        return Batch(samples=tuple(_credited(prompt, answer, weight) for prompt, answer in drawn))
+        samples: list[CreditedSample] = []
+        for number in order[place * self._batch_size : (place + 1) * self._batch_size]:
+            lesson = self._lessons[int(number)]
+            drawn = self._draw(lesson, rng)
+            weight = 1.0 / (self._batch_size * sum(answer.shape[0] for answer in drawn))
+            samples += [_credited(lesson.prompt, answer, weight) for answer in drawn]
+        return Batch(samples=tuple(samples))
 
-    def _at(self, chosen: Int64[np.ndarray, " N"]) -> list[Lesson]:
-        return [self._lessons[int(i)] for i in chosen]
+    def _draw(self, lesson: Lesson, rng: np.random.Generator) -> list[Int32[np.ndarray, " C"]]:
+        chosen = rng.permutation(len(lesson.answers))[: self._answers]
+        return [lesson.answers[int(i)] for i in chosen]
 
 
 def _credited(prompt: Prompt, answer: Int32[np.ndarray, " C"], weight: float) -> CreditedSample:

@@ -1,5 +1,6 @@
 """How far a run has come: all that a resumed run needs besides the learner's checkpoint and the trajectory store."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from cairn.data.task import Split
 from cairn.errors import ConfigError
 
 
@@ -53,12 +55,10 @@ class Progress:
     )  # of learning in the phases that are over
     measured: tuple[Measured, ...] = ()
 
-    def final(self, phase: Phase, *, greedy: bool) -> Measured | None:
-        """The held-out evaluation at the end of a phase."""
-        return next(
-            (m for m in self.measured if m.phase is phase and m.greedy == greedy and m.final and m.split == "held_out"),
-            None,
-        )
+    def final(self, phase: Phase, *, greedy: bool, split: str = Split.HELD_OUT) -> Measured | None:
+        """The evaluation at the end of a phase."""
+        ends = (m for m in self.measured if m.final and m.phase is phase)
+        return next((m for m in ends if m.greedy == greedy and m.split == split), None)
 
 
 _ADAPTER = TypeAdapter(Progress)
@@ -67,7 +67,10 @@ _ADAPTER = TypeAdapter(Progress)
 def write(progress: Progress, path: Path) -> None:
     """Replace the file at once: a reader sees the old or the new, never a part."""
     fresh = path.with_suffix(".new")
-    fresh.write_bytes(_ADAPTER.dump_json(progress, indent=1))
+    with fresh.open("wb") as file:
+        file.write(_ADAPTER.dump_json(progress, indent=1))
+        file.flush()
+        os.fsync(file.fileno())
     fresh.replace(path)
 
 

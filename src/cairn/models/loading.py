@@ -34,8 +34,7 @@ def load_language_model(path: Path) -> "PreTrainedModel":
     Attention is computed plainly: on short prompts with padding that is faster than fused attention on CPU, and its
     backward pass much faster.
     """
-    if not (path / "config.json").is_file():
-        raise ConfigError(f"{path} is no model directory: it has no config.json")
+    require_model(path)
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -43,6 +42,12 @@ def load_language_model(path: Path) -> "PreTrainedModel":
         return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=_attention())
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{path} holds no causal language model that can be loaded: {error}") from error
+
+
+def require_model(path: Path) -> None:
+    """Raise a `ConfigError` where `path` cannot be the directory of a model."""
+    if not (path / "config.json").is_file():
+        raise ConfigError(f"{path} is no model directory: it has no config.json")
 
 
 def working_type(model: "PreTrainedModel") -> "torch.dtype | None":

@@ -131,12 +131,13 @@ class Policy:
 
         Siblings' shared prompts are computed once, forward and backward. Answers are not empty.
         """
-        prefix = self.prefill(prompts)
         ids = torch.from_numpy(padded_right(answers)).to(self.device)
-        first = prefix.logits[:, None]
-        if ids.shape[1] == 1:
-            return first
-        rest, _ = self.extend(prefix, ids[:, :-1])
+        with self._precision():  # around both passes, so that weights are rounded once for the two
+            prefix = self.prefill(prompts)
+            first = prefix.logits[:, None]
+            if ids.shape[1] == 1:
+                return first
+            rest, _ = self.extend(prefix, ids[:, :-1])
         return torch.cat([first, rest], 1)
 
     def _read(self, prompts: Sequence[Prompt]) -> Prefix:
@@ -163,7 +164,7 @@ class Policy:
         keep: int,
         images: Mapping[str, Tensor],
     ) -> tuple[Float[Tensor, "B K V"], RowCache]:
-        with torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=self._autocast is not None):
+        with self._precision():
             out = self.model(
                 input_ids=ids,
                 attention_mask=mask,
@@ -175,6 +176,9 @@ class Policy:
             )
         logits = out.logits.float()
         return logits.index_fill(-1, self._forbidden, -torch.inf), out.past_key_values
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=self._autocast is not None)
 
     @torch.no_grad()
     def _cache_is_plain(self) -> bool:

@@ -17,7 +17,9 @@ _OPENING = 120.0  # seconds, waiting for a free place included
 _STEP = 60.0  # seconds
 
 
-async def run_demonstration(plan: RolloutPlan, *, sessions: SessionFactory, codec: Codec) -> Trajectory:
+async def run_demonstration(
+    plan: RolloutPlan, *, sessions: SessionFactory, codec: Codec, attempt: int = 0
+) -> Trajectory:
     """Let the session's own expert play `plan` once.
 
     What fails outside is recorded, never raised. An expert that knows no action, or one that the codec cannot say,
@@ -42,7 +44,7 @@ async def run_demonstration(plan: RolloutPlan, *, sessions: SessionFactory, code
     return Trajectory(
         plan=plan,
         sibling=0,
-        attempt=0,
+        attempt=attempt,
         goal=goal,
         turns=tuple(turns),
         ending=ending,

@@ -12,6 +12,8 @@
     lock            held by the process that writes here
 """
 
+from __future__ import annotations  # pandas is named in a signature, and imported by whoever calls it
+
 import platform
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -164,7 +166,7 @@ class Run:
         """One row per turn, with what its trajectory and its group came to beside it."""
         return turn_table(read_rows(self.path / "trajectories"))
 
-    def to_pandas(self) -> "pd.DataFrame":
+    def to_pandas(self) -> pd.DataFrame:
         """The same as a data frame. Needs pandas."""
         return self.to_arrow().to_pandas()
 

@@ -24,7 +24,8 @@ _FLAGS = (
     "--mute-audio", "--no-default-browser-check", "--disable-extensions", "--disable-default-apps",
     "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
     "--disable-background-timer-throttling", "--disable-ipc-flooding-protection", "--disable-smooth-scrolling",
-    "--force-color-profile=srgb", "--disable-lcd-text", "--disable-partial-raster", "--force-device-scale-factor=1", "--font-render-hinting=none",
+    "--force-color-profile=srgb", "--disable-lcd-text", "--disable-partial-raster",
+    "--force-device-scale-factor=1", "--font-render-hinting=none",
     "--disable-quic", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability",
     "--host-resolver-rules=MAP * ~NOTFOUND", "--lang=en-US", "--password-store=basic",
     # scripts parsed while they stream in miss the compiled copy that the last load of the same page left behind

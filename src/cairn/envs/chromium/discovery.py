@@ -12,6 +12,9 @@ _SHELL_NAMES = ("chromium-headless-shell", "chrome-headless-shell", "headless_sh
 _CHROME_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SHELL_DIRECTORIES = ("/usr/lib/chromium", "/usr/lib/chromium-browser", "/usr/lib64/chromium-browser")
 _FIX = "install one with `apt-get install chromium-headless-shell`, or name a Chrome by its path"
+_FIX_SNAP = (
+    "install Google Chrome's .deb package, or take Debian's chromium-headless-shell, and name it in CAIRN_BROWSER"
+)
 
 
 class Channel(StrEnum):
@@ -47,6 +50,9 @@ def find_browser(*, channel: Channel | None = None, executable: Path | None = No
             raise SetupError(f"no headless shell of Chromium found; {_FIX}")
     chrome = _first(_CHROME_NAMES)
     if chrome is None:
+        snap = next((found for name in _CHROME_NAMES if (found := shutil.which(name))), None)
+        if snap is not None:
+            return _described(Path(snap), Channel.CHROME)
         raise SetupError(f"no Chromium or Chrome found; {_FIX}")
     return BrowserBinary(path=chrome, channel=Channel.CHROME)
 
@@ -54,6 +60,8 @@ def find_browser(*, channel: Channel | None = None, executable: Path | None = No
 def _described(executable: Path, channel: Channel | None) -> BrowserBinary:
     if not executable.is_file() or not os.access(executable, os.X_OK):
         raise SetupError(f"no executable browser at {executable}; {_FIX}")
+    if _is_snap(executable):
+        raise SetupError(f"{executable} only starts Chromium from a snap, which can be driven by no pipe; {_FIX_SNAP}")
     guessed = Channel.SHELL if executable.name in _SHELL_NAMES else Channel.CHROME
     return BrowserBinary(path=executable, channel=channel or guessed)
 
@@ -66,6 +74,15 @@ def _first(names: tuple[str, ...]) -> Path | None:
             if candidate.is_file() and os.access(candidate, os.X_OK):
                 return candidate
         found = shutil.which(name)
-        if found is not None:
+        if found is not None and not _is_snap(Path(found)):
             return Path(found)
     return None
+
+
+def _is_snap(path: Path) -> bool:
+    """Whether it is Ubuntu's wrapper, or a link into /snap: its confinement hides our pipes and scratch directories."""
+    if path.resolve().is_relative_to("/snap") or path.resolve() == Path("/usr/bin/snap"):
+        return True
+    with path.open("rb") as file:
+        start = file.read(4096)
+    return start.startswith(b"#!") and b"/snap/bin/" in start

@@ -11,7 +11,7 @@ from cairn.errors import SessionError, SessionTimeoutError
 T = TypeVar("T")
 
 _INTERVAL_MS = 1000 / 60
-_PATIENCE = 0.02  # seconds an input waits before a frame is drawn on its behalf
+PATIENCE = 0.05  # seconds that something may take before a frame is drawn on its behalf
 _PICTURE: Reply = {"format": "png", "optimizeForSpeed": True}
 
 
@@ -26,8 +26,8 @@ class Frames(Protocol):
         """Draw a frame."""
         ...
 
-    async def pump(self, waited: Awaitable[T]) -> T:
-        """Await something of the page that may come with a frame only."""
+    async def pump(self, waited: Awaitable[T], *, patience: float = PATIENCE) -> T:
+        """Await something of the page that may come with a frame only; `patience` seconds go by before each frame."""
         ...
 
     async def screenshot(self) -> bytes:
@@ -70,15 +70,15 @@ class DrawnOnCommand:
     async def loaded(self) -> None:
         self._last = b""
         for _ in range(2):
-            await self._draw(picture=True)
+            self._last = await self._draw(picture=True) or self._last
 
     async def drawn(self) -> None:
         await self._draw(picture=False)
 
-    async def pump(self, waited: Awaitable[T]) -> T:
+    async def pump(self, waited: Awaitable[T], *, patience: float = PATIENCE) -> T:
         future = asyncio.ensure_future(waited)
         try:
-            while not (await asyncio.wait({future}, timeout=_PATIENCE))[0]:
+            while not (await asyncio.wait({future}, timeout=patience))[0]:
                 await self._draw(picture=False)
         except BaseException:
             future.cancel()
@@ -112,7 +112,8 @@ class DrawnFreely:
         painted = {"expression": "__cairnWorld.painted()", "awaitPromise": True}
         await self._connection.call("Runtime.evaluate", painted, session=self._session)
 
-    async def pump(self, waited: Awaitable[T]) -> T:
+    async def pump(self, waited: Awaitable[T], *, patience: float = PATIENCE) -> T:
+        del patience
         return await waited
 
     async def screenshot(self) -> bytes:

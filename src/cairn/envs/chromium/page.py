@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import TypeVar, cast
 
 from cairn.envs.chromium.connection import Connection, Reply
-from cairn.envs.chromium.frames import Frames, bounded
+from cairn.envs.chromium.frames import PATIENCE, Frames, bounded
 from cairn.envs.chromium.keys import KeyStroke, stroke_of
 from cairn.errors import SessionError, SessionTimeoutError
 
@@ -16,6 +16,8 @@ _DRAG_MOVES = 6
 _SCROLL_FRAMES = 6
 _SCROLLED = "__cairnWorld.scrolled()"
 _LOAD_SECONDS = 20.0
+_LOAD_PATIENCE = 0.5  # loading needs no frames, but a page's own scripts may
+_SOON = 0.004  # a move of the pointer alone comes to the page with the next frame only
 _INPUT_SECONDS = 10.0
 _EVALUATE_SECONDS = 15.0
 
@@ -74,7 +76,9 @@ class Page:
         )
         if reply.get("errorText"):
             raise SessionError(f"{url}: {reply['errorText']}")
-        await self._wait(self._frames.pump(self._load), seconds=_LOAD_SECONDS, what=f"{url} to load")
+        await self._wait(
+            self._frames.pump(self._load, patience=_LOAD_PATIENCE), seconds=_LOAD_SECONDS, what=f"{url} to load"
+        )
         await self._frames.loaded()
 
     async def evaluate(self, expression: str, *, seconds: float = _EVALUATE_SECONDS) -> object:
@@ -105,7 +109,7 @@ class Page:
 
     async def hover(self, x: float, y: float) -> None:
         """Move the pointer."""
-        await self._perform([self._mouse("mouseMoved", x, y)], "the pointer")
+        await self._perform([self._mouse("mouseMoved", x, y)], "the pointer", patience=_SOON)
 
     async def click(self, x: float, y: float, *, button: str = "left", count: int = 1) -> None:
         """Move there, then press and release `count` times."""
@@ -132,16 +136,15 @@ class Page:
             share = step / _DRAG_MOVES
             x, y = (a + (b - a) * share for a, b in zip(start, end, strict=True))
             # one by one: the browser would merge moves that wait together
-            await self._perform([self._mouse("mouseMoved", x, y, held="left")], "a drag")
+            await self._perform([self._mouse("mouseMoved", x, y, held="left")], "a drag", patience=_SOON)
         await self.release(*end)
 
     async def wheel(self, x: float, y: float, dx: float, dy: float) -> None:
         """Turn the wheel over a place, by CSS pixels."""
         before = await self.evaluate(_SCROLLED)
         event = {"type": "mouseWheel", "x": x, "y": y, "deltaX": dx, "deltaY": dy}
-        await self._perform(
-            [self._mouse("mouseMoved", x, y), self.send("Input.dispatchMouseEvent", event)], "the wheel"
-        )
+        events = [self._mouse("mouseMoved", x, y), self.send("Input.dispatchMouseEvent", event)]
+        await self._perform(events, "the wheel", patience=_SOON)
         # the compositor scrolls some frames after the page has declined the event; where nothing scrolls, never
         for _ in range(_SCROLL_FRAMES):
             await self.drawn()
@@ -179,11 +182,10 @@ class Page:
             event["button"] = held
         return self.send("Input.dispatchMouseEvent", event)
 
-    async def _perform(self, events: list[asyncio.Future[Reply]], what: str) -> None:
+    async def _perform(self, events: list[asyncio.Future[Reply]], what: str, *, patience: float = PATIENCE) -> None:
         """Wait until the page has handled all of them."""
-        await self._wait(
-            self._frames.pump(_all(events)), seconds=_INPUT_SECONDS, what=f"{what} to be handled by the page"
-        )
+        handled = self._frames.pump(_all(events), patience=patience)
+        await self._wait(handled, seconds=_INPUT_SECONDS, what=f"{what} to be handled by the page")
 
     async def _wait(self, waited: Awaitable[T], *, seconds: float, what: str) -> T:
         try:
