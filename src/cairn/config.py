@@ -97,6 +97,8 @@ class ReinforcementOptions(Table):
         "token_mean", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm", "trajectory_mean"
     ] = "trajectory_mean"
     """`trajectory_mean` is M-GRPO's triple mean."""
+    norm: float | None = Field(default=None, gt=0)
+    """What `seq_mean_token_sum_norm` divides by, such as the longest answer that can be sampled."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
     kl: float = Field(default=0.0, ge=0)

@@ -158,3 +158,11 @@ async def test_a_picture_shows_what_the_page_shows(page: Page) -> None:
     assert pixel(await page.screenshot()) == (0, 0, 255)
     await page.evaluate("pad.style.background = '#0f0'")
     assert pixel(await page.screenshot()) == (0, 255, 0)
+
+
+async def test_a_request_under_way_is_waited_for(page: Page, tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "late.png")
+    await page.evaluate("void (window.late = new Image()); late.src = 'late.png'; 0")
+    assert await page.requests_done()
+    assert await page.evaluate("late.complete && late.naturalWidth") == 8
+    assert not await page.requests_done()

@@ -324,3 +324,16 @@ async def _try(session: MiniwobSession) -> str:
     except SessionError:
         return "lost"
     return "seen"
+
+
+async def test_pictures_that_a_page_asks_for_late_are_waited_for(environment: MiniwobEnvironment) -> None:
+    shown: set[tuple[str, str | None]] = set()
+    for _ in range(5):
+        session = await opened(environment, "choose-date", 1)
+        await session.observe()
+        await session.act(Click(ElementId(1)))  # the calendar brings icons of its own
+        seen = await session.observe()
+        shown.add((seen.digest, seen.image))
+        assert session._page._idle.is_set()
+        await session.close()
+    assert len(shown) == 1

@@ -63,6 +63,12 @@ def _browser() -> Finding:
     )
 
 
+def browser_version() -> str:
+    """The browser that runs would use, as it names itself; a `SetupError` where there is none."""
+    named = os.environ.get("CAIRN_BROWSER")
+    return _version_of(find_browser(executable=Path(named) if named else None).path)
+
+
 def _version_of(path: Path) -> str:
     try:
         told = subprocess.run(  # noqa: S603 - the browser that was found

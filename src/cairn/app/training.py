@@ -46,20 +46,15 @@ class Parts:
 def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
     """The whole run, not yet started."""
     runner = build_runner(
-        config,
-        environment=parts.environment,
-        brain=parts.brain,
-        events=parts.events,
-        record=parts.run.record,
-        note=parts.run.note,
+        config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
     )
-    measured = config.evaluation
     learning = config.reinforcement
     loop = SyncLoop(
         scheduler=_scheduler(config, parts.templates),
         runner=runner,
         advantages=_advantages(learning),
         aggregation=Aggregation(learning.aggregation),
+        norm=learning.norm,
         learner=parts.brain.learner,
         engine=parts.brain.engine,
         clock=LoopClock(),
@@ -67,7 +62,18 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
         count=parts.run.count,
         groups_per_update=learning.groups_per_update,
     )
-    demonstrations = Demonstrations(
+    return Course(
+        loop=loop,
+        evaluator=build_evaluator(config, parts.brain, runner),
+        templates=parts.templates,
+        demonstrate=_demonstrations(config, parts, runner).curriculum,
+        options=_course_options(config, control=control),
+        folder=parts.run.path,
+    )
+
+
+def _demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrations:
+    return Demonstrations(
         runner=runner,
         store=parts.run.trajectories,
         codec=parts.brain.codec,
@@ -78,25 +84,22 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
         answers=config.imitation.answers_per_turn,
         seed=config.seed,
     )
-    return Course(
-        loop=loop,
-        evaluator=build_evaluator(config, parts.brain, runner),
-        templates=parts.templates,
-        demonstrate=demonstrations.curriculum,
-        options=CourseOptions(
-            imitation=Budget(updates=config.imitation.updates, minutes=config.imitation.minutes),
-            reinforcement=Budget(updates=learning.updates, minutes=learning.minutes),
-            control=control,
-            measuring=Measuring(
-                held_out=measured.per_template,
-                train=measured.train_per_template,
-                tries=measured.tries,
-                curve=measured.curve_per_template,
-                curve_seconds=60 * measured.curve_every_minutes,
-            ),
-            save_every=config.checkpoint_every_updates,
+
+
+def _course_options(config: RunConfig, *, control: bool) -> CourseOptions:
+    measured = config.evaluation
+    return CourseOptions(
+        imitation=Budget(updates=config.imitation.updates, minutes=config.imitation.minutes),
+        reinforcement=Budget(updates=config.reinforcement.updates, minutes=config.reinforcement.minutes),
+        control=control,
+        measuring=Measuring(
+            held_out=measured.per_template,
+            train=measured.train_per_template,
+            tries=measured.tries,
+            curve=measured.curve_per_template,
+            curve_seconds=60 * measured.curve_every_minutes,
         ),
-        folder=parts.run.path,
+        save_every=config.checkpoint_every_updates,
     )
 
 

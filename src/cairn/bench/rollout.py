@@ -146,45 +146,137 @@ async def _pace(
     environment = build_environment(room, blobs=blobs)
     names = wanted.templates or (_TASKS if wanted.name == "miniwob" else ())
     plans = _plans(choose_templates(environment, names), size=min(options.siblings, concurrent))
-    episodes = _episodes(environment, brain, counter)
+    played = _Played(episodes=_episodes(environment, brain, counter), plans=plans)
     try:
-        async with asyncio.TaskGroup() as tasks:  # browsers, tabs and weights warm up outside the measurement
-            for _ in range(concurrent):
-                tasks.create_task(episodes.run(*next(plans)))
-        return await _measured(concurrent, episodes=episodes, counter=counter, plans=plans, seconds=options.seconds)
+        rate = await _steady(concurrent, played, counter=counter, seconds=options.seconds)
+        return pace(concurrent, played.results, turns_per_s=rate)
     finally:
         await environment.close()
 
 
-class _Sibling(tuple[RolloutPlan, int]):
-    __slots__ = ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    """Plays siblings in the order of the plans, and keeps each trajectory with its wall time."""
+
+    episodes: EpisodeRunner
+    plans: Iterator[tuple[RolloutPlan, int]]
+    results: list[tuple[Trajectory, float]] = field(default_factory=list[tuple[Trajectory, float]])
+
+    async def one(self) -> None:
+        plan, sibling = next(self.plans)
+        began = time.perf_counter()
+        trajectory = await self.episodes.run(plan, sibling=sibling)
+        self.results.append((trajectory, time.perf_counter() - began))
 
 
-async def _measured(
-    concurrent: int,
-    *,
-    episodes: EpisodeRunner,
-    counter: _Counter,
-    plans: Iterator[tuple[RolloutPlan, int]],
-    seconds: float,
-) -> Pace:
-    clock = time.perf_counter
-    played: list[tuple[Trajectory, float]] = []
-    before, began = counter.answers, clock()
+async def _steady(concurrent: int, played: _Played, *, counter: _Counter, seconds: float) -> float:
+    """Answers per second, once every place has seen its first episodes; `played` keeps those that came later."""
+    warm, over = asyncio.Event(), asyncio.Event()
 
     async def player() -> None:
-        while clock() - began < seconds:
-            plan, sibling = next(plans)
-            started = clock()
-            trajectory = await episodes.run(plan, sibling=sibling)
-            played.append((trajectory, clock() - started))
+        while not over.is_set():
+            await played.one()
+            if len(played.results) >= concurrent:
+                warm.set()
 
     async def watch() -> float:
+        await warm.wait()
+        played.results.clear()
+        before, began = counter.answers, time.perf_counter()
         await asyncio.sleep(seconds)
-        return (counter.answers - before) / (clock() - began)
+        rate = (counter.answers - before) / (time.perf_counter() - began)
+        over.set()
+        return rate
 
     async with asyncio.TaskGroup() as tasks:
         rate = tasks.create_task(watch())
         for _ in range(concurrent):
             tasks.create_task(player())
-    return pace(concurrent, played, turns_per_s=rate.result())
+    return rate.result()
+
+
+def pace(concurrent: int, played: Sequence[tuple[Trajectory, float]], *, turns_per_s: float) -> Pace:
+    """Where the wall time of the episodes went."""
+    wall = sum(seconds for _, seconds in played)
+    spent = [trajectory.seconds for trajectory, _ in played]
+    engine, environment, opening = (
+        sum(part) / wall
+        for part in ([s.engine for s in spent], [s.environment for s in spent], [s.opening for s in spent])
+    )
+    return Pace(
+        concurrent=concurrent,
+        turns_per_s=turns_per_s,
+        episodes=len(played),
+        lost=sum(trajectory.error is not None for trajectory, _ in played),
+        engine=engine,
+        environment=environment,
+        opening=opening,
+        waiting=1 - engine - environment - opening,
+    )
+
+
+def _episodes(sessions: SessionFactory, brain: "Brain", engine: Engine) -> EpisodeRunner:
+    return EpisodeRunner(
+        sessions=sessions,
+        engine=engine,
+        codec=brain.codec,
+        sampling=brain.sampling,
+        limits=Limits(invalid_answers=_TURNS + 1),
+        clock=LoopClock(),
+        events=_Silence(),
+    )
+
+
+def _plans(templates: Sequence[Template], *, size: int) -> Iterator[tuple[RolloutPlan, int]]:
+    """Every sibling of one group after the other, over the templates in turn."""
+    for number in count():
+        lap, place = divmod(number, len(templates))
+        task = Task(template=templates[place], split=Split.TRAIN, index=lap)
+        plan = RolloutPlan(
+            group_id=GroupId(f"bench-{number}"),
+            task=task,
+            start=Root(),
+            group_size=size,
+            depth=min(_TURNS, task.template.max_turns),
+            purpose=Purpose.PROBE,
+            seed=number,
+        )
+        yield from ((plan, sibling) for sibling in range(size))
+
+
+def rollout_table(bench: RolloutBench) -> Table:
+    """One row for each number of concurrent episodes."""
+    table = Table(title=f"rollouts with {bench.policy}, {bench.cpus} CPUs")
+    for column in ("concurrent", "turns/s", "engine, %", "environment, %", "opening, %", "waiting, %", "lost"):
+        table.add_column(column, justify="right")
+    for one in bench.paces:
+        shares = (f"{100 * share:.0f}" for share in (one.engine, one.environment, one.opening, one.waiting))
+        table.add_row(str(one.concurrent), f"{one.turns_per_s:.1f}", *shares, str(one.lost))
+    shared = bench.prefill
+    table.caption = (
+        f"{shared.prompts} prompts x {shared.siblings} siblings: {shared.shared:.0f} answers/s with prompts read once, "
+        f"{shared.unshared:.0f} without ({shared.speedup:.1f}x, {shared.low:.1f}-{shared.high:.1f})"
+    )
+    return table
+
+
+def rollout_json(bench: RolloutBench) -> str:
+    """The result as one line."""
+    return json.dumps(
+        {
+            "turns_per_s": {str(p.concurrent): round(p.turns_per_s, 1) for p in bench.paces},
+            "shares": {
+                str(p.concurrent): {
+                    "engine": round(p.engine, 3),
+                    "environment": round(p.environment, 3),
+                    "opening": round(p.opening, 3),
+                    "waiting": round(p.waiting, 3),
+                }
+                for p in bench.paces
+            },
+            "shared_prefill": asdict(bench.prefill),
+            "lost": sum(p.lost for p in bench.paces),
+            "policy": bench.policy,
+            "cpus": bench.cpus,
+        }
+    )

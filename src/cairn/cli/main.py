@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import config, demo, doctor, env, train
+from cairn.cli import bench, config, demo, doctor, env, train
 
 app = typer.Typer(
     name="cairn",
@@ -22,6 +22,7 @@ app.command("eval")(train.evaluate)
 app.add_typer(demo.app, name="demo")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback(invoke_without_command=True)

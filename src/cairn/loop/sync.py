@@ -33,6 +33,7 @@ class SyncLoop:
     events: EventSink
     count: Callable[[Ledger], None]
     groups_per_update: int
+    norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
 
     async def step(self, number: int) -> LearnerStep | None:
         """One round and one update; None where no group of the round gave a gradient."""
@@ -41,7 +42,7 @@ class SyncLoop:
         groups = await self.runner.round(plans)
         for group in groups:
             self.scheduler.observe(group)
-        credited = credit(groups, advantages=self.advantages, aggregation=self.aggregation)
+        credited = credit(groups, advantages=self.advantages, aggregation=self.aggregation, norm=self.norm)
         seconds = self.clock.now() - started
         self.events.emit(events.round_done(number, groups, seconds=seconds, informative=len(credited.used)))
         idle = [(dropped.group, dropped.why) for dropped in credited.dropped]

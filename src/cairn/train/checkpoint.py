@@ -1,11 +1,14 @@
 """Directories that are either complete or absent, whatever is killed in between."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from cairn.errors import ConfigError
+from safetensors import SafetensorError
+
+from cairn.errors import ConfigError, SetupError
 
 _POINTER = "latest"
 
@@ -14,8 +17,16 @@ def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
     """Make `path` hold exactly what `fill` writes.
 
     `fill` writes beside it, everything is forced to disk, then renamed. A directory that stood at `path` is kept as
-    `<name>.old` until the new one is there, and `existing` finds it if the process dies in between.
+    `<name>.old` until the new one is there, and `existing` finds it if the process dies in between. A full disk, or one
+    that may not be written, is a `SetupError`.
     """
+    try:
+        _write(path, fill)
+    except (OSError, SafetensorError) as error:
+        raise SetupError(_explain(path, str(error))) from error
+
+
+def _write(path: Path, fill: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = path.with_name(f"{path.name}.new"), _old(path)
     shutil.rmtree(fresh, ignore_errors=True)
@@ -56,6 +67,12 @@ def latest(root: Path) -> Path | None:
     if not pointer.is_file():
         return None
     return existing(root / pointer.read_text(encoding="utf-8").strip())
+
+
+def _explain(path: Path, error: str) -> str:
+    if os.strerror(errno.ENOSPC) in error:
+        return f"no space left for {path}: free some on that disk, then resume the run"
+    return f"cannot write {path}: {error}"
 
 
 def _old(path: Path) -> Path:

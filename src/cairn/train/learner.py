@@ -135,9 +135,9 @@ class GradientLearner:
     def load(self, path: Path) -> None:
         header = state.load(path, self._state(), optimiser=self._optimiser)
         self._version = PolicyVersion(header.version)
-        if header.has_reference:
+        if header.reference is not None:
             self._reference = self._policy.copy()
-            state.load_weights(path / state.REFERENCE, self._reference.model)
+            state.load_weights(header.reference, self._reference.model)
 
     def _state(self) -> state.LearnerState:
         return state.LearnerState(

@@ -23,7 +23,7 @@ from cairn.train.optimisation import Optimiser
 Phase = Literal["imitate", "improve"]
 PHASES: tuple[Phase, ...] = ("imitate", "improve")
 
-REFERENCE = "reference"
+_REFERENCE = "reference"
 _HEADER = "learner.json"
 _MOMENTS = "optimiser.safetensors"
 
@@ -43,7 +43,7 @@ class Header:
     """What a checkpoint says of itself."""
 
     version: int
-    has_reference: bool
+    reference: Path | None  # where the reference policy is
 
 
 def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], None] | None) -> None:
@@ -54,7 +54,7 @@ def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], No
         if save_processor is not None:
             save_processor(fresh)
         if state.reference is not None:
-            state.reference.save_pretrained(fresh / REFERENCE)
+            state.reference.save_pretrained(fresh / _REFERENCE)
         moments = {f"{phase}/{n}": t for phase, o in state.optimisers.items() for n, t in o.tensors()}
         save_file(moments, fresh / _MOMENTS)
         steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
@@ -79,7 +79,8 @@ def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimi
         prefix = f"{phase}/"
         own = {k.removeprefix(prefix): t for k, t in moments.items() if k.startswith(prefix)}
         optimiser(phase).restore(own, steps=count)
-    return Header(version=version, has_reference=(found / REFERENCE).is_dir())
+    reference = found / _REFERENCE
+    return Header(version=version, reference=reference if reference.is_dir() else None)
 
 
 @torch.no_grad()

@@ -76,6 +76,8 @@ class Page:
         )
         if reply.get("errorText"):
             raise SessionError(f"{url}: {reply['errorText']}")
+        self._document = str(reply.get("loaderId"))
+        self._note_idle()
         await self._wait(
             self._frames.pump(self._load, patience=_LOAD_PATIENCE), seconds=_LOAD_SECONDS, what=f"{url} to load"
         )

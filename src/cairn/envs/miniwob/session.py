@@ -56,6 +56,7 @@ class MiniwobSession:
         self._message = ""
         self._expert_ready = False
         self._closed = False
+        self._stirred = True
         self._picture = b""
         self._image: ImageId | None = None
 
@@ -88,6 +89,7 @@ class MiniwobSession:
     async def act(self, action: Action) -> Step:
         """Perform `action` and let the page's timers run until it is quiet."""
         self._check_open()
+        self._stirred = True
         self._message = await self._hand.perform(action)
         if isinstance(action, Answer | Finish):
             return Step(done=True)
@@ -133,6 +135,9 @@ class MiniwobSession:
         The frame comes first, because drawing is what makes a page ask; whatever arrives meanwhile makes us look again.
         """
         taken, url, state = b"", "", ""
+        if self._stirred:  # what came to lie under the pointer lights up one frame later
+            await self._page.drawn()
+            self._stirred = False
         for _ in range(_LOOKS):
             await self._page.requests_done()
             before = self._page.traffic

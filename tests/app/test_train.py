@@ -1,0 +1,151 @@
+"""Whole runs with the real pixel policy on scripted pages: end to end, interrupted, resumed, evaluated again."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from cairn import config as configuration
+from cairn import open_run
+from cairn.app.run import EvaluateRequest, TrainRequest, collect_demonstrations, evaluate, saved_policy, train
+from cairn.config import RunConfig
+from cairn.data.ledger import Quantity, of_groups
+from cairn.data.task import Purpose, Split
+from cairn.loop.progress import Phase, Progress
+from cairn.ports import Event
+from cairn.testing.memory import MemoryEvents
+
+
+def recipe(tmp_path: Path, *, seed: int = 0) -> RunConfig:
+    """One trajectory at a time and one thread, so that every batch of the engine holds the same rows every time."""
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        f"""
+        seed = {seed}
+        [environment]
+        name = "scripted"
+        templates = ["choose", "count"]
+        [policy]
+        threads = 1
+        dtype = "float32"
+        [demonstrations]
+        per_template = 2
+        [imitation]
+        updates = 2
+        batch_size = 4
+        [reinforcement]
+        updates = 2
+        groups_per_update = 2
+        group_size = 4
+        [rollout]
+        concurrency = 1
+        invalid_limit = 3
+        max_turns = 3
+        [evaluation]
+        per_template = 2
+        """
+    )
+    return configuration.load(path)
+
+
+class Interrupter:
+    """Cancels the run a moment after the given update, once."""
+
+    def __init__(self, phase: Phase, number: int, *, after: float) -> None:
+        self._wanted = (phase, number)
+        self._after = after
+        self.struck = False
+
+    def emit(self, event: Event) -> None:
+        if event.kind == "update" and (event.fields["phase"], event.fields["number"]) == self._wanted:
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_later(self._after, task.cancel)
+            self.struck = True
+
+
+def request(config: RunConfig, folder: Path, *, resume: bool = False, sinks: tuple[Interrupter | MemoryEvents, ...] = ()):
+    return TrainRequest(
+        config=config, folder=folder, resume=resume, control=False, tensorboard=False, sinks=sinks
+    )
+
+
+def weights(folder: Path, name: str = "reinforce") -> str:
+    return hashlib.sha256((folder / "checkpoints" / name / "model.safetensors").read_bytes()).hexdigest()
+
+
+def moments(folder: Path, name: str = "reinforce") -> str:
+    return hashlib.sha256((folder / "checkpoints" / name / "optimiser.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunConfig, Progress]:
+    """One run that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    config = recipe(folder)
+    return folder / "run", config, asyncio.run(train(request(config, folder / "run")))
+
+
+@pytest.mark.parametrize(
+    ("phase", "after"),
+    [(Phase.IMITATE, 0.0), (Phase.IMITATE, 0.02), (Phase.REINFORCE, 0.0), (Phase.REINFORCE, 0.1)],
+)
+def test_an_interrupted_run_ends_bit_for_bit_as_the_undisturbed_one(
+    tmp_path: Path, whole: tuple[Path, RunConfig, Progress], phase: Phase, after: float
+) -> None:
+    undisturbed, config, done = whole
+    interrupter = Interrupter(phase, 1, after=after)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(train(request(config, tmp_path / "run", sinks=(interrupter,))))
+    assert interrupter.struck
+    resumed = asyncio.run(train(request(config, tmp_path / "run", resume=True)))
+    assert weights(tmp_path / "run") == weights(undisturbed)
+    assert moments(tmp_path / "run") == moments(undisturbed)
+    successes = [(m.phase, m.greedy, m.by_template) for m in done.measured]
+    assert [(m.phase, m.greedy, m.by_template) for m in resumed.measured] == successes
+
+
+def test_learning_changes_the_policy_in_both_phases(whole: tuple[Path, RunConfig, Progress]) -> None:
+    folder, _, _ = whole
+    assert len({weights(folder, name) for name in ("demonstrate", "imitate", "reinforce")}) == 3
+
+
+def test_the_run_can_be_read_and_its_ledger_is_what_was_stored(whole: tuple[Path, RunConfig, Progress]) -> None:
+    folder, config, _ = whole
+    run = open_run(folder)
+    assert configuration.to_toml(config) == run.recipe
+    counted = of_groups(run)
+    for purpose in (Purpose.TRAIN, Purpose.EVALUATE, Purpose.DEMONSTRATE):
+        for quantity in (Quantity.GROUPS, Quantity.JUDGED, Quantity.ENVIRONMENT_STEPS):
+            assert run.ledger.total(quantity, purpose=purpose) == counted.total(quantity, purpose=purpose) > 0
+    assert run.ledger.total(Quantity.UPDATES) <= 2
+
+
+def test_a_saved_policy_evaluates_to_what_the_run_measured(whole: tuple[Path, RunConfig, Progress]) -> None:
+    folder, config, done = whole
+    wanted = EvaluateRequest(
+        config=config, saved=saved_policy(folder, "reinforce"), split=Split.HELD_OUT, per_template=2, tries=1
+    )
+    sampled, greedy = asyncio.run(evaluate(wanted))
+    for report in (sampled, greedy):
+        measured = done.final(Phase.REINFORCE, greedy=report.greedy)
+        assert measured is not None
+        assert {s.template: s.success for s in report.scores} == dict(measured.by_template)
+
+
+def test_the_latest_policy_is_the_one_that_the_progress_names(whole: tuple[Path, RunConfig, Progress]) -> None:
+    folder, _, done = whole
+    assert done.checkpoint is not None
+    assert saved_policy(folder, "latest") == folder / "checkpoints" / done.checkpoint
+
+
+def test_a_run_goes_on_from_collected_demonstrations(tmp_path: Path) -> None:
+    config = recipe(tmp_path)
+    shown = asyncio.run(collect_demonstrations(config, tmp_path / "run"))
+    assert (shown["success"], shown["infrastructure_error"]) == (4, 0)
+    events = MemoryEvents()
+    short = config.model_copy(update={"reinforcement": config.reinforcement.model_copy(update={"updates": 0})})
+    asyncio.run(train(request(short, tmp_path / "run", resume=True, sinks=(events,))))
+    played = [g for g in open_run(tmp_path / "run") if g.plan.purpose is Purpose.DEMONSTRATE]
+    assert len(played) == 4

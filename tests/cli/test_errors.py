@@ -1,0 +1,169 @@
+"""What a user does wrong, and what a machine lacks: one clear sentence on standard error, and a status that says so."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cairn.cli.main import app
+from cairn.store.blobs import BlobFolder
+
+SCRIPTED = (
+    "environment.name=scripted",
+    "environment.templates=[]",
+    "policy.threads=1",
+    "demonstrations.per_template=2",
+    "imitation.minutes=10.0",
+    "imitation.updates=1",
+    "reinforcement.updates=1",
+    "evaluation.per_template=1",
+)
+
+
+def cairn(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def sets(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def refused(result: Result, *words: str, status: int) -> None:
+    """One sentence that holds every word, and nothing else."""
+    told = result.stderr.strip()
+    assert result.exit_code == status, told or result.exception
+    assert told.startswith("error: ")
+    assert len(told.splitlines()) == 1
+    assert "Traceback" not in told
+    for word in words:
+        assert word in told
+    assert result.stdout == ""
+
+
+def test_an_unknown_recipe_names_the_nearest(tmp_path: Path) -> None:
+    refused(cairn("train", "quickstrat", "--out", tmp_path / "r"), "'quickstrat'", "'quickstart'", status=2)
+
+
+def test_a_recipe_file_that_is_not_there(tmp_path: Path) -> None:
+    refused(cairn("train", tmp_path / "mine.toml"), "mine.toml", "No such file", status=2)
+
+
+def test_a_recipe_that_is_not_toml(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("seed = = 3")
+    refused(cairn("config", "show", tmp_path / "mine.toml"), "mine.toml", "not TOML", status=2)
+
+
+def test_an_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+    result = cairn("train", "quickstart", "--out", tmp_path / "r", *sets("reinforcement.groupsize=4"))
+    refused(result, "reinforcement.groupsize", "reinforcement.group_size", status=2)
+
+
+def test_a_value_of_the_wrong_type(tmp_path: Path) -> None:
+    result = cairn("train", "quickstart", "--out", tmp_path / "r", *sets("seed=often"))
+    refused(result, "seed", status=2)
+
+
+def test_an_unknown_task_names_the_nearest_and_leaves_no_run_behind(tmp_path: Path) -> None:
+    result = cairn("train", "quickstart", "--out", tmp_path / "r", *sets('environment.templates=["click-tset"]'))
+    refused(result, "'click-tset'", "'click-test'", status=2)
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_unknown_environment_in_a_recipe(tmp_path: Path) -> None:
+    result = cairn("train", "quickstart", "--out", tmp_path / "r", *sets("environment.name=minwob"))
+    refused(result, "environment.name", "miniwob", status=2)
+
+
+@pytest.mark.parametrize("command", ["tasks", "check"])
+def test_an_unknown_environment_names_the_nearest(command: str) -> None:
+    refused(cairn("env", command, "minwob"), "'minwob'", "'miniwob'", status=2)
+
+
+def test_a_missing_browser_is_named_with_the_fix_and_leaves_no_run_behind(tmp_path: Path) -> None:
+    result = cairn("train", "quickstart", "--out", tmp_path / "r", *sets("environment.browser=/nonexistent"))
+    refused(result, "/nonexistent", "install", status=3)
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_browser_may_be_named_by_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAIRN_BROWSER", "/missing/chrome")
+    refused(cairn("train", "quickstart", "--out", tmp_path / "r"), "/missing/chrome", status=3)
+
+
+def test_a_wrong_model_path_is_named_and_leaves_no_run_behind(tmp_path: Path) -> None:
+    model = ("policy.model=path", f"policy.path={tmp_path}/nowhere", "policy.codec=text")
+    result = cairn("train", "quickstart", "--out", tmp_path / "r", *sets(*SCRIPTED, *model))
+    refused(result, f"{tmp_path}/nowhere", status=2)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_that_is_there_already_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    refused(cairn("train", "quickstart", "--out", tmp_path, *sets(*SCRIPTED)), str(tmp_path), "resume", status=2)
+
+
+@pytest.mark.parametrize("command", [("train", "quickstart", "--resume", "--out"), ("eval",)])
+def test_what_is_no_run_cannot_be_resumed_or_evaluated(tmp_path: Path, command: tuple[str, ...]) -> None:
+    refused(cairn(*command, tmp_path / "none"), str(tmp_path / "none"), status=2)
+
+
+def test_resuming_needs_to_know_which_run() -> None:
+    refused(cairn("train", "quickstart", "--resume"), "--out", status=2)
+
+
+def test_a_resumed_run_keeps_its_recipe(tmp_path: Path) -> None:
+    result = cairn("train", "quickstart", "--resume", "--out", tmp_path, *sets("seed=1"))
+    refused(result, "--set", status=2)
+
+
+def test_a_directory_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the operating system says it; tests may run as root, who may write anywhere."""
+
+    def deny(self: Path, *arguments: object, **more: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", deny)
+    result = cairn("train", "quickstart", "--out", tmp_path / "r", *sets(*SCRIPTED))
+    refused(result, "no permission", str(tmp_path / "r"), status=3)
+
+
+def test_a_disk_that_is_full_while_screenshots_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(BlobFolder, "put", _full_put(tmp_path))
+    result = cairn("train", "quickstart", "--quiet", "--out", tmp_path / "r", *sets(*SCRIPTED))
+    refused(result, "no space left", "resume", status=3)
+
+
+def _full_put(folder: Path):
+    from cairn.store.disk import writing
+
+    def put(self: BlobFolder, data: bytes) -> str:
+        with writing(folder / "blob"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return put
+
+
+def test_a_disk_that_is_full_while_the_policy_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What safetensors says of a full disk is no error of the operating system's kind."""
+    import safetensors
+    import transformers.modeling_utils
+
+    def full(*arguments: object, **more: object) -> None:
+        raise safetensors.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(transformers.modeling_utils, "safe_save_file", full)
+    result = cairn("train", "quickstart", "--quiet", "--out", tmp_path / "r", *sets(*SCRIPTED))
+    refused(result, "no space left", str(tmp_path / "r" / "checkpoints"), status=3)
+
+
+def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
+    from cairn import config
+    from cairn.store.run import RunWriter
+
+    RunWriter.create(tmp_path / "r", recipe=config.to_toml(config.RunConfig()), seed=0).close()
+    refused(cairn("eval", tmp_path / "r", "--checkpoint", "reinforced"), "checkpoints/reinforced", status=2)
