@@ -25,23 +25,23 @@ def recipe(tmp_path: Path, *, seed: int = 0) -> RunConfig:
         seed = {seed}
         [environment]
         name = "scripted"
-        templates = ["choose", "count"]
+        templates = ["choose"]
         [policy]
         threads = 1
         dtype = "float32"
         [demonstrations]
-        per_template = 2
+        per_template = 4
         [imitation]
         updates = 2
         batch_size = 4
         [reinforcement]
         updates = 2
         groups_per_update = 2
-        group_size = 4
+        group_size = 8
         [rollout]
         concurrency = 1
         invalid_limit = 3
-        max_turns = 3
+        max_turns = 2
         [evaluation]
         per_template = 2
         """
@@ -65,10 +65,10 @@ class Interrupter:
             self.struck = True
 
 
-def request(config: RunConfig, folder: Path, *, resume: bool = False, sinks: tuple[Interrupter | MemoryEvents, ...] = ()):
-    return TrainRequest(
-        config=config, folder=folder, resume=resume, control=False, tensorboard=False, sinks=sinks
-    )
+def request(
+    config: RunConfig, folder: Path, *, resume: bool = False, sinks: tuple[Interrupter | MemoryEvents, ...] = ()
+):
+    return TrainRequest(config=config, folder=folder, resume=resume, control=False, tensorboard=False, sinks=sinks)
 
 
 def weights(folder: Path, name: str = "reinforce") -> str:
@@ -89,7 +89,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunConfig, Pr
 
 @pytest.mark.parametrize(
     ("phase", "after"),
-    [(Phase.IMITATE, 0.0), (Phase.IMITATE, 0.02), (Phase.REINFORCE, 0.0), (Phase.REINFORCE, 0.1)],
+    [(Phase.IMITATE, 0.02), (Phase.REINFORCE, 0.0), (Phase.REINFORCE, 0.1)],
 )
 def test_an_interrupted_run_ends_bit_for_bit_as_the_undisturbed_one(
     tmp_path: Path, whole: tuple[Path, RunConfig, Progress], phase: Phase, after: float

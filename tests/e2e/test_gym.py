@@ -42,7 +42,7 @@ from cairn.testing.faults import Call, Fault
 from cairn.testing.memory import MemoryBlobs
 from cairn.testing.scripted import COUNT, TEMPLATES, ScriptedEnvironment
 
-SCREEN = (120, 90)
+SCREEN = (160, 210)
 
 
 def _counter(template: str = COUNT.id, *, faults: tuple[Fault, ...] = (), **arguments) -> CairnEnv:
@@ -151,7 +151,7 @@ def test_a_wrong_screen_size_says_both() -> None:
     blobs = MemoryBlobs()
     options = GymOptions(screen=(10, 10))
     env = CairnEnv(lambda: ScriptedEnvironment(blobs=blobs), COUNT.id, blobs=blobs, options=options)
-    with env, pytest.raises(ConfigError, match=r"\(120, 90\).*\(10, 10\)"):
+    with env, pytest.raises(ConfigError, match=r"\(160, 210\).*\(10, 10\)"):
         env.reset(seed=0)
 
 

@@ -160,9 +160,26 @@ async def test_a_picture_shows_what_the_page_shows(page: Page) -> None:
     assert pixel(await page.screenshot()) == (0, 255, 0)
 
 
-async def test_a_request_under_way_is_waited_for(page: Page, tmp_path: Path) -> None:
-    Image.new("RGB", (8, 8)).save(tmp_path / "late.png")
-    await page.evaluate("void (window.late = new Image()); late.src = 'late.png'; 0")
-    assert await page.requests_done()
-    assert await page.evaluate("late.complete && late.naturalWidth") == 8
+async def test_a_request_under_way_is_waited_for_unless_an_earlier_document_made_it(page: Page) -> None:
     assert not await page.requests_done()
+    page._on_request({"requestId": "old", "loaderId": "gone", "request": {"url": "file:///old.png"}})
+    assert not await page.requests_done()
+    page._on_request({"requestId": "new", "loaderId": page._document, "request": {"url": "file:///new.png"}})
+    with pytest.raises(SessionTimeoutError, match="the page's requests to end"):
+        await page.requests_done(seconds=0.05)
+    waiting = asyncio.ensure_future(page.requests_done())
+    await asyncio.sleep(0)
+    page._on_request_end({"requestId": "new"})
+    assert await waiting
+
+
+async def test_the_document_is_known_by_the_requests_it_makes(page: Page, tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "late.png")
+    before = page.traffic
+    await page.evaluate(
+        "new Promise((done) => { const late = new Image(); late.onload = done; late.src = 'late.png'; })"
+    )
+    await page.evaluate("1")
+    assert page.traffic == before + 2
+    assert not page._pending
+    assert page._document

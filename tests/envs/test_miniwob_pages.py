@@ -3,9 +3,10 @@ import importlib.util
 import pytest
 
 from cairn.data.task import Split, Task
+from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.environment import MiniwobEnvironment
 from cairn.envs.miniwob.pages import expert_script, html_directory, registered_tasks
-from cairn.errors import SetupError
+from cairn.errors import ConfigError, SetupError
 
 
 def test_all_registered_tasks_that_have_a_page_are_templates() -> None:
@@ -45,3 +46,9 @@ def test_a_missing_wheel_is_a_setup_error_that_names_the_fix(monkeypatch: pytest
     monkeypatch.setattr(importlib.util, "find_spec", nothing)
     with pytest.raises(SetupError, match="pip install"):
         html_directory()
+
+
+@pytest.mark.parametrize(("browsers", "pages"), [(0, 1), (1, 0), (1, 9)])
+def test_impossible_limits_are_refused(browsers: int, pages: int) -> None:
+    with pytest.raises(ConfigError):
+        PoolLimits(browsers=browsers, pages_per_browser=pages)

@@ -1,7 +1,7 @@
 """A whole run of scripted parts, whose learner takes a set time for each update."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,8 +59,11 @@ class SlowLearner(ScriptedLearner):
         self._clock = clock
         self._seconds = seconds
         self.log: list[str] = []
+        self.before: Callable[[], None] = lambda: None  # called when an update begins
+        self.saving: Callable[[Path], None] = lambda path: None
 
     def imitate(self, batch: Batch) -> LearnerStep:
+        self.before()
         self.log.append("imitate")
         self._clock.time += self._seconds
         return super().imitate(batch)
@@ -69,6 +72,10 @@ class SlowLearner(ScriptedLearner):
         self.log.append("improve")
         self._clock.time += self._seconds
         return super().improve(batch)
+
+    def save(self, path: Path) -> None:
+        self.saving(path)
+        super().save(path)
 
     def load(self, path: Path) -> None:
         super().load(path)

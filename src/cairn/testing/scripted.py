@@ -29,7 +29,7 @@ ENTER = Template(id=TemplateId("counter/enter"), max_turns=4)  # type the word, 
 TEMPLATES = (COUNT, CHOOSE, ENTER)
 WORDS = ("red", "green", "blue", "black")
 
-_SCREEN = (120, 90)
+_SCREEN = (160, 210)  # as MiniWoB++ pages have it, with everything where the pixel policy looks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +312,7 @@ def _element(number: int, role: str, label: str, value: str) -> Element:
 
 
 def _box(number: int) -> Box:
-    return Box(left=0.1, top=0.05 + 0.24 * (number - 1), width=0.6, height=0.2)
+    return Box(left=0.1, top=0.26 + 0.18 * (number - 1), width=0.6, height=0.15)
 
 
 def _inside(point: Point, box: Box) -> bool:

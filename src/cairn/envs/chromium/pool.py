@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from cairn.envs.chromium.browser import Browser
 from cairn.envs.chromium.page import Page
-from cairn.errors import BoundaryError, SessionError, SessionTimeoutError
+from cairn.errors import BoundaryError, ConfigError, SessionError, SessionTimeoutError
 
+_MOST_PAGES = 8  # beyond it pages of one browser slow each other down more than they add
 _START_ATTEMPTS = 3
 _WEIGH_EVERY = 25  # sessions of one browser
 
@@ -22,6 +23,12 @@ class PoolLimits:
     recycle_after_sessions: int = 2000
     recycle_above_mb: float = 1500.0
     wait_seconds: float = 300.0  # for a free place
+
+    def __post_init__(self) -> None:
+        if self.browsers < 1:
+            raise ConfigError(f"browsers must be at least 1, got {self.browsers}")
+        if not 1 <= self.pages_per_browser <= _MOST_PAGES:
+            raise ConfigError(f"pages_per_browser must be in [1, {_MOST_PAGES}], got {self.pages_per_browser}")
 
     @property
     def capacity(self) -> int:
