@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from cairn import config
 from cairn.cli.main import app
 from cairn.store.blobs import BlobFolder
+from cairn.store.disk import writing
+from cairn.store.run import RunWriter
 
 SCRIPTED = (
     "environment.name=scripted",
@@ -130,22 +133,13 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_disk_that_is_full_while_screenshots_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(BlobFolder, "put", _full_put(tmp_path))
-    result = cairn("train", "quickstart", "--quiet", "--out", tmp_path / "r", *sets(*SCRIPTED))
-    refused(result, "no space left", "resume", status=3)
-
-
-def _full_put(folder: Path):
-    from cairn.store.disk import writing
-
     def put(self: BlobFolder, data: bytes) -> str:
-        with writing(folder / "blob"):
+        with writing(tmp_path / "blob"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    return put
+    monkeypatch.setattr(BlobFolder, "put", put)
+    result = cairn("train", "quickstart", "--quiet", "--out", tmp_path / "r", *sets(*SCRIPTED))
+    refused(result, "no space left", "resume", status=3)
 
 
 def test_a_disk_that_is_full_while_the_policy_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +156,5 @@ def test_a_disk_that_is_full_while_the_policy_is_saved(tmp_path: Path, monkeypat
 
 
 def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
-    from cairn import config
-    from cairn.store.run import RunWriter
-
     RunWriter.create(tmp_path / "r", recipe=config.to_toml(config.RunConfig()), seed=0).close()
     refused(cairn("eval", tmp_path / "r", "--checkpoint", "reinforced"), "checkpoints/reinforced", status=2)

@@ -15,10 +15,10 @@ from cairn.loop.budget import Budget
 from cairn.loop.course import Course, CourseOptions, Measuring
 from cairn.loop.demonstrations import Demonstrations
 from cairn.loop.sync import SyncLoop
-from cairn.ports import LearnerStep, Sampling
+from cairn.ports import LearnerStep, Sampling, TrajectoryStore
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.episode import EpisodeRunner, Limits
-from cairn.rollout.group import GroupRunner, Judging
+from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.runner import RolloutRunner
 from cairn.schedule.plans import RootPlans
 from cairn.schedule.round_robin import RoundRobin
@@ -115,7 +115,9 @@ class Journey:
     options: CourseOptions = field(default_factory=options)
     answers: Answers = field(default_factory=lambda: uniform(1, 2))
     faults: Sequence[Fault] = ()
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: TrajectoryStore = field(default_factory=MemoryStore)
+    record: Record | None = None  # default: the store alone
+    note: Note = forget
     templates: Sequence[Template] = TEMPLATES
     update_seconds: float = 10.0
     demonstrations: int = 2
@@ -158,8 +160,9 @@ class Journey:
             places=asyncio.Semaphore(8),
             events=self.events,
             retries=self.retries,
+            note=self.note,
         )
-        return RolloutRunner(groups=groups, record=self.store.append)
+        return RolloutRunner(groups=groups, record=self.record or self.store.append)
 
     async def _play(self, plans: Sequence[RolloutPlan], sampling: Sampling) -> Sequence[ScoredGroup]:
         self.evaluated += plans

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +93,7 @@ class Trainee:
         self._temporary.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
-    def started(self) -> Iterator[subprocess.Popen[bytes]]:
+    def started(self) -> Generator[subprocess.Popen[bytes]]:
         """Start the run, or resume it where it was begun; it does not outlive the block."""
         begun = (self.run / "run.json").exists()
         sets = [] if begun else [word for setting in self._settings for word in ("--set", setting)]

@@ -197,7 +197,7 @@ async def _steady(concurrent: int, played: _Played, *, counter: _Counter, second
 
 def pace(concurrent: int, played: Sequence[tuple[Trajectory, float]], *, turns_per_s: float) -> Pace:
     """Where the wall time of the episodes went."""
-    wall = sum(seconds for _, seconds in played)
+    wall = sum(seconds for _, seconds in played) or 1.0  # nothing ended in so short a time
     spent = [trajectory.seconds for trajectory, _ in played]
     engine, environment, opening = (
         sum(part) / wall

@@ -35,5 +35,7 @@ def show(
     elif diff:
         for key, value in kept.items():
             OUT.print(f"{key} = {value}   [dim]default {defaults.get(key, 'unset')}[/]", markup=True)
-    else:
-        OUT.print(Syntax(config.to_toml(run), "toml", background_color="default"))
+    elif OUT.is_terminal:
+        OUT.print(Syntax(config.to_toml(run), "toml", background_color="default", word_wrap=True))
+    else:  # for a file: a recipe, whatever the width of its lines
+        typer.echo(config.to_toml(run), nl=False)

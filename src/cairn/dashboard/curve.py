@@ -72,7 +72,8 @@ def draw_curve(
     axes.set_xlim(left=0)
     axes.grid(alpha=0.3)
     axes.set_title(title, fontsize=10)
-    axes.legend(fontsize=7, loc="lower right")
+    if axes.has_data():
+        axes.legend(fontsize=7, loc="lower right")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from cairn.data.ids import TemplateId
+from cairn.data.observation import Box
 from cairn.data.task import Root, Start, Task, Template
 from cairn.envs.chromium.browser import Browser
 from cairn.envs.chromium.discovery import Channel, find_browser
@@ -19,7 +20,9 @@ from cairn.envs.miniwob.pages import (
     VIEWPORT_HEIGHT,
     VIEWPORT_WIDTH,
     page_script,
+    page_url,
     registered_tasks,
+    target_url,
 )
 from cairn.envs.miniwob.session import MiniwobSession
 from cairn.errors import ConfigError
@@ -88,17 +91,25 @@ class MiniwobEnvironment:
         name = _page_name(task.template)
         if name not in registered_tasks():
             raise ConfigError(f"{NAME} has no task {name!r}; `cairn env tasks {NAME}` lists them")
+        return await self._opened(name, url=page_url(name), seed=task.seed)
+
+    async def open_target(self, target: Box) -> MiniwobSession:
+        """A page for proving coordinates; see `CalibratedEnvironment`."""
+        return await self._opened("target", url=target_url(target), seed=0)
+
+    async def _opened(self, task: str, *, url: str, seed: int) -> MiniwobSession:
         pool = self._started()
         lease = await pool.borrow()
         session = MiniwobSession(
             page=lease.page,
-            task=name,
+            task=task,
+            url=url,
             blobs=self._blobs,
             accessibility=accessibility_tree if self._options.accessibility else None,
             give_back=_Return(pool, lease),
         )
         try:
-            await session.begin(task.seed)
+            await session.begin(seed)
         except BaseException:
             await session.close()
             raise

@@ -19,6 +19,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from cairn.data.observation import Box
 from cairn.errors import SetupError
 
 WIDTH, HEIGHT = 160, 210  # the screen: the part of the page that belongs to the task, in CSS pixels
@@ -46,6 +47,12 @@ def registered_tasks() -> tuple[str, ...]:
 def page_url(task: str) -> str:
     """The task's page as a file URL."""
     return (html_directory() / f"{task}.html").as_uri()
+
+
+def target_url(target: Box) -> str:
+    """A page that shows a rectangle of magenta at `target` and nothing else."""
+    page = Path(str(files("cairn.envs.miniwob"))) / "target.html"
+    return f"{page.as_uri()}?{target.left},{target.top},{target.width},{target.height}"
 
 
 @cache

@@ -26,7 +26,7 @@ from cairn.data.trajectory import Evidence
 from cairn.envs.chromium.page import Page
 from cairn.envs.miniwob.hand import Hand, wait_ms
 from cairn.envs.miniwob.observe import digest_of, elements_of, screen_of
-from cairn.envs.miniwob.pages import HEIGHT, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, WIDTH, expert_script, page_url
+from cairn.envs.miniwob.pages import HEIGHT, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, WIDTH, expert_script
 from cairn.errors import SessionError
 from cairn.ports import BlobStore, Step
 
@@ -42,12 +42,14 @@ class MiniwobSession:
         *,
         page: Page,
         task: str,
+        url: str,
         blobs: BlobStore | None,
         accessibility: Callable[[Page], Awaitable[str]] | None,
         give_back: Callable[[], Awaitable[None]],
     ) -> None:
         self._page = page
         self._task = task
+        self._url = url
         self._blobs = blobs
         self._accessibility = accessibility
         self._give_back = give_back
@@ -64,7 +66,7 @@ class MiniwobSession:
         """Load the page from scratch and start the episode that `seed` makes."""
         # where the session before left the pointer must not light anything up
         await self._page.hover(VIEWPORT_WIDTH - 1, VIEWPORT_HEIGHT - 1)
-        await self._page.navigate(page_url(self._task))
+        await self._page.navigate(self._url)
         await self._page.requests_done()
         self._goal = str(await self._page.evaluate(f"__cairn.start({seed})"))
 
