@@ -37,3 +37,22 @@ def test_setup_names_a_browser_that_is_not_there(tmp_path: Path) -> None:
     )
     assert refused.returncode == 1
     assert refused.stderr == f"setup: CAIRN_BROWSER={tmp_path}/chrome is no executable file\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--sed", "3"], "unknown option --sed"),
+        (["--seed"], "--seed needs a value"),
+        (["--seed", "often"], "--seed takes a whole number, not often"),
+        (["--minutes", "-3"], "--minutes takes a number, not -3"),
+    ],
+)
+def test_quickstart_refuses_what_it_does_not_know_before_it_sets_anything_up(
+    arguments: list[str], complaint: str
+) -> None:
+    refused = subprocess.run(
+        [ROOT / "scripts/quickstart", *arguments], check=False, capture_output=True, text=True, timeout=20
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1] == f"quickstart: {complaint}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cairn.codecs.pixel import PixelCodec
 from cairn.config import EnvironmentOptions
+from cairn.data.observation import Box
 from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.task import Template
 from cairn.envs.chromium.discovery import find_browser
@@ -120,4 +121,16 @@ async def check_named(
     return await check_environment(environment, options=options, blobs=blobs, codecs=_POINTING_CODECS, progress=told)
 
 
-_POINTING_CODECS = (NamedCodec(name="pixel", codec=PixelCodec(vocabulary=PixelVocabulary(), crop=Crop())),)
+_CROP = Crop()  # the pixel policy looks below the instruction
+_POINTING_CODECS = (
+    NamedCodec(
+        name="pixel",
+        codec=PixelCodec(vocabulary=PixelVocabulary(), crop=_CROP),
+        reach=Box(
+            left=_CROP.left / _CROP.screen_width,
+            top=_CROP.top / _CROP.screen_height,
+            width=_CROP.width / _CROP.screen_width,
+            height=_CROP.height / _CROP.screen_height,
+        ),
+    ),
+)

@@ -30,10 +30,21 @@ _ANSWERS = 6  # of each target that are tried, from the plainest on: every cell 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCodec:
-    """A codec, and what to call it in a report."""
+    """A codec, what to call it in a report, and the part of the screen that it can point at."""
 
     name: str
     codec: Codec
+    reach: Box | None = None  # None: all of it
+
+    def reaches(self, target: Box) -> bool:
+        """Whether all of `target` lies in its reach."""
+        reach = self.reach
+        return reach is None or (
+            reach.left <= target.left
+            and reach.top <= target.top
+            and target.left + target.width <= reach.left + reach.width
+            and target.top + target.height <= reach.top + reach.height
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +134,7 @@ async def _clicks(calibration: Calibration, target: Box) -> str | None:
         if await _hits(calibration, target, action) is not expected:
             return f"a click on {what} {'missed' if expected else 'hit'} {target}"
     for named in calibration.codecs:
-        if (wrong := await _through(calibration, target, named)) is not None:
+        if named.reaches(target) and (wrong := await _through(calibration, target, named)) is not None:
             return wrong
     return None
 
