@@ -29,7 +29,9 @@ def test_a_resolved_configuration_reads_back_to_itself(tmp_path: Path) -> None:
 def test_an_unknown_key_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_text("[reinforcement]\nclip_hihg = 0.3\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"unknown key 'reinforcement.clip_hihg'; did you mean 'reinforcement.clip_high'"):
+    with pytest.raises(
+        ConfigError, match=r"unknown key 'reinforcement.clip_hihg'; did you mean 'reinforcement.clip_high'"
+    ):
         load(path)
 
 
