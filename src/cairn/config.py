@@ -93,6 +93,9 @@ class ReinforcementOptions(Table):
     group_size: int = Field(default=8, ge=2)
     scheduler: Literal["round_robin", "variance"] = "variance"
     estimator: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    negative_scale: float = Field(default=1.0, ge=0, le=1)
+    """What negative advantages are multiplied with. Below 1, failures push less than successes pull, so that a small
+    policy that is trained fast does not unlearn what it knows (GUI-Libra, arXiv:2602.22190, scales them likewise)."""
     aggregation: Literal[
         "token_mean", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm", "trajectory_mean"
     ] = "trajectory_mean"
@@ -108,6 +111,9 @@ class ReinforcementOptions(Table):
     """Passes over one round of rollouts."""
     minibatches: int = Field(default=1, ge=1)
     """Optimiser steps in a pass."""
+    rehearsal: int = Field(default=0, ge=0)
+    """Updates of imitation after each update of reinforcement. What is solved altogether gives no gradient, and a small
+    policy forgets it within minutes; a little rehearsal prevents that."""
     format_penalty: float = Field(default=0.0, ge=0)
     """Taken from the reward of a trajectory that ended in a format error."""
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.algo.advantages import group_relative, leave_one_out
+from cairn.algo.advantages import group_relative, leave_one_out, scale_negative
 
 GROUPS = st.lists(st.floats(-10, 10, width=32), min_size=2, max_size=32).map(lambda xs: np.array(xs, np.float32))
 ESTIMATORS = [
@@ -90,3 +90,17 @@ def test_standardised_advantages_do_not_depend_on_the_unit_of_reward(rewards, fa
     if rewards.std() < 1e-1:
         return
     np.testing.assert_allclose(group_relative(rewards * np.float32(factor)), group_relative(rewards), atol=1e-3)
+
+
+def test_golden_scaled_negatives() -> None:
+    # failures push half as hard, successes pull as before
+    got = scale_negative(np.array([1.5, -0.5, -0.5, 0.0], np.float32), scale=0.5)
+    np.testing.assert_array_equal(got, np.array([1.5, -0.25, -0.25, 0.0], np.float32))
+    assert got.dtype == np.float32
+
+
+@given(rewards=GROUPS)
+def test_a_scale_of_one_changes_nothing_and_of_zero_leaves_the_successes(rewards) -> None:
+    advantages = leave_one_out(rewards)
+    np.testing.assert_array_equal(scale_negative(advantages, scale=1.0), advantages)
+    np.testing.assert_array_equal(scale_negative(advantages, scale=0.0), np.maximum(advantages, 0))

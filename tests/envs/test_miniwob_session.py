@@ -159,7 +159,7 @@ async def test_checked_boxes_say_so(environment: MiniwobEnvironment) -> None:
         (Back(), "back is not available here"),
         (Home(), "home is not available here"),
         (Open("example.com"), "open is not available here"),
-        (Invalid("klick", "no such action"), "no such action"),
+        (Invalid("tap", "no such action"), "no such action"),
     ],
 )
 async def test_what_cannot_be_done_is_said_and_changes_nothing(

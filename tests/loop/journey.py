@@ -89,6 +89,7 @@ def options(
     control: bool = False,
     measuring: Measuring = QUIET,
     save_every: int = 100,
+    rehearsal: int = 0,
 ) -> CourseOptions:
     return CourseOptions(
         imitation=imitation or updates(2),
@@ -96,6 +97,7 @@ def options(
         control=control,
         measuring=measuring,
         save_every=save_every,
+        rehearsal=rehearsal,
     )
 
 

@@ -264,3 +264,16 @@ async def test_two_runs_of_one_seed_are_equal(tmp_path: Path) -> None:
 
 def _cancel(task: asyncio.Task[Progress]) -> None:
     task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+async def test_reinforcement_rehearses_the_lessons_that_follow_after_each_update(tmp_path: Path) -> None:
+    journey = Journey(folder=tmp_path, options=options(imitation=updates(1), reinforcement=updates(2), rehearsal=2))
+    await journey.course.run()
+    assert journey.learner.log == ["imitate", "improve", "imitate", "imitate", "improve", "imitate", "imitate"]
+    curriculum = await journey.curriculum().curriculum()
+    rehearsed = [journey.learner.batches[i] for i in (2, 3, 5, 6)]
+    for batch, lesson in zip(rehearsed, (curriculum.batch(n) for n in (1, 2, 3, 4)), strict=True):
+        assert [s.sample.token_ids.tolist() for s in batch.samples] == [
+            s.sample.token_ids.tolist() for s in lesson.samples
+        ]
+    assert journey.engine.version == journey.learner.version

@@ -37,6 +37,14 @@ def leave_one_out(rewards: Float32[np.ndarray, " G"]) -> Float32[np.ndarray, " G
     return _centred(rewards) * np.float32(size / (size - 1))
 
 
+def scale_negative(advantages: Float32[np.ndarray, " G"], *, scale: float) -> Float32[np.ndarray, " G"]:
+    """Multiply the negative advantages with `scale`; 1 changes nothing, 0 leaves the successes alone.
+
+    The fixed form of success-adaptive negative gradient scaling (GUI-Libra, arXiv:2602.22190).
+    """
+    return np.where(advantages < 0, advantages * np.float32(scale), advantages)
+
+
 def _centred(rewards: Float32[np.ndarray, " G"]) -> Float32[np.ndarray, " G"]:
     if rewards.min() == rewards.max():  # exactly 0: the rounding of a mean must not become a gradient
         return np.zeros_like(rewards)

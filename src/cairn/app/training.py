@@ -100,6 +100,7 @@ def _course_options(config: RunConfig, *, control: bool) -> CourseOptions:
             curve_seconds=60 * measured.curve_every_minutes,
         ),
         save_every=config.checkpoint_every_updates,
+        rehearsal=config.reinforcement.rehearsal,
     )
 
 
@@ -154,6 +155,11 @@ def _limits(options: RolloutOptions) -> Limits:
 
 
 def _advantages(options: ReinforcementOptions) -> AdvantageFn:
+    estimate = _estimator(options)
+    return lambda rewards: advantages.scale_negative(estimate(rewards), scale=options.negative_scale)
+
+
+def _estimator(options: ReinforcementOptions) -> AdvantageFn:
     match options.estimator:
         case "grpo":
             return lambda rewards: advantages.group_relative(rewards, scale="std")

@@ -40,6 +40,7 @@ class CourseOptions:
     control: bool
     measuring: Measuring
     save_every: int  # updates
+    rehearsal: int = 0  # updates of imitation after each of reinforcement
 
 
 PROGRESS = "progress.json"
@@ -124,7 +125,7 @@ class Course:
                 await self._begin(Phase.REINFORCE)
             case Phase.REINFORCE:
                 self._announce("rollouts in the environment, and policy gradient")
-                await self._learn(options.reinforcement, self._loop.step)
+                await self._learn(options.reinforcement, self._reinforce)
                 await self._begin(Phase.CONTROL if options.control else Phase.DONE)
             case Phase.CONTROL:
                 self._announce("behaviour cloning goes on instead, for as long as reinforcement took")
@@ -160,6 +161,14 @@ class Course:
         curriculum = await self._lessons()
         done = self._updates_before() + number
         return await undisturbed(asyncio.to_thread(self._loop.learner.imitate, curriculum.batch(done)))
+
+    async def _reinforce(self, number: int) -> LearnerStep | None:
+        rehearsed = self._options.rehearsal
+        if not rehearsed:
+            return await self._loop.step(number)
+        curriculum = await self._lessons()
+        first = self._now.imitated + number * rehearsed
+        return await self._loop.step(number, rehearsal=[curriculum.batch(first + i) for i in range(rehearsed)])
 
     def _updates_before(self) -> int:
         """A control goes on in the lessons where imitation stopped."""

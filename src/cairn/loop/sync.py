@@ -1,13 +1,13 @@
 """The whole system on one page: plans -> rollouts -> record -> advantages -> batch -> one update -> engine."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from cairn.data import ledger as ledgers
 from cairn.data.ledger import Ledger
-from cairn.data.sample import Aggregation
+from cairn.data.sample import Aggregation, Batch
 from cairn.loop import events
 from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
 from cairn.rollout.runner import RolloutRunner
@@ -35,8 +35,12 @@ class SyncLoop:
     groups_per_update: int
     norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
 
-    async def step(self, number: int) -> LearnerStep | None:
-        """One round and one update; None where no group of the round gave a gradient."""
+    async def step(self, number: int, *, rehearsal: Sequence[Batch] = ()) -> LearnerStep | None:
+        """One round and one update; None where no group of the round gave a gradient.
+
+        `rehearsal` is imitated right after the update: groups that are solved altogether give no gradient, so that
+        nothing else holds the policy to what it knows.
+        """
         started = self.clock.now()
         plans = [self.scheduler.next_plan() for _ in range(self.groups_per_update)]
         groups = await self.runner.round(plans)
@@ -50,9 +54,15 @@ class SyncLoop:
         self.count(ledgers.of_update(used=credited.used, idle=idle, sequences=credited.sequences, samples=samples))
         if credited.batch is None:
             return None
-        step = await undisturbed(asyncio.to_thread(self.learner.improve, credited.batch))
+        step = await undisturbed(asyncio.to_thread(self._update, credited.batch, rehearsal))
         self.count(ledgers.of_learner(step.seconds))
-        await self.engine.update(step.version)
+        await self.engine.update(self.learner.version)
+        return step
+
+    def _update(self, batch: Batch, rehearsal: Sequence[Batch]) -> LearnerStep:
+        step = self.learner.improve(batch)
+        for lessons in rehearsal:
+            self.learner.imitate(lessons)
         return step
 
 
