@@ -132,3 +132,16 @@ def test_what_has_no_line_is_not_said(action: Action):
 def test_a_label_cannot_break_the_grammar():
     assert shown_label('a "b"\n[7] c') == "a 'b' (7) c"
     assert shown_label("x" * 99, longest=5) == "xxxxx"
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ("drag (0, 0) to okay [1]", Drag(Point(0.0, 0.0), ElementId(1))),
+        ("drag card [4] to (500, 250)", Drag(ElementId(4), Point(0.5, 0.25))),
+        ("drag back to top [4] to pile [7]", Drag(ElementId(4), ElementId(7))),
+        ('type (100, 200) "see [1]"', Type("see [1]", Point(0.1, 0.2))),
+    ],
+)
+def test_points_and_labels_may_stand_side_by_side(line: str, action: Action) -> None:
+    assert parse_action(line) == action

@@ -57,7 +57,8 @@ _WORDS: Mapping[Action, str] = {
     Finish(FinishStatus.INFEASIBLE): "finish infeasible",
 }
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-_TARGET = re.compile(r"(?:[^\[\]]*\[(?P<id>\d{1,6})\]|\(\s*(?P<x>\d{1,4})\s*,\s*(?P<y>\d{1,4})\s*\))")
+# a point first: a label reaches as far as the next bracket, over a point too
+_TARGET = re.compile(r"(?:\(\s*(?P<x>\d{1,4})\s*,\s*(?P<y>\d{1,4})\s*\)|[^\[\]]*\[(?P<id>\d{1,6})\])")
 _QUOTED = re.compile(r'"(?P<text>.*)"', re.DOTALL)
 _SCROLL = re.compile(
     r"(?P<way>up|down|left|right)(?:\s+(?P<amount>\d+(?:\.\d+)?|\.\d+))?(?:\s+(?P<target>\S.*))?", re.DOTALL
@@ -165,11 +166,12 @@ def _read_target(text: str) -> Target | None:
 
 
 def _read_drag(rest: str) -> Action | None:
-    source = _TARGET.match(rest)
-    if source is None or not (after := rest[source.end() :].strip()).startswith("to "):
-        return None
-    ends = _read_target(source.group()), _read_target(after[3:].strip())
-    return None if ends[0] is None or ends[1] is None else Drag(ends[0], ends[1])
+    """Tries every " to ", since a label may hold one too."""
+    for found in re.finditer(r"\sto\s", rest):
+        source, target = _read_target(rest[: found.start()].strip()), _read_target(rest[found.end() :].strip())
+        if source is not None and target is not None:
+            return Drag(source, target)
+    return None
 
 
 def _read_scroll(rest: str) -> Action | None:
