@@ -145,3 +145,7 @@ def test_a_label_cannot_break_the_grammar():
 )
 def test_points_and_labels_may_stand_side_by_side(line: str, action: Action) -> None:
     assert parse_action(line) == action
+
+
+def test_a_drag_to_nowhere_is_invalid() -> None:
+    assert isinstance(parse_action("drag card [4] to nowhere"), Invalid)
