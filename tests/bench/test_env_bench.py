@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from cairn.bench.competitors import Competitor, Contender
-from cairn.bench.environment import EnvBench, Run, env_json, env_table, summarise
+from cairn.bench.environment_report import EnvBench, Run, env_json, env_table, summarise
 from cairn.bench.experts import ExpertEpisode, ExpertScore, experts_page, measure_experts
 from cairn.bench.traces import play, record
 from cairn.data.action import Click, Point
@@ -26,6 +26,7 @@ def _run(contender: Contender, sessions: int, *, step: float, wall: float = 1.0)
         wall=wall,
         resets=(0.1, 0.3, 0.2),
         steps=(step,) * 10,
+        ends=(9 * step,) * 2,
         pss_mb=100.0 * sessions,
         cpu=0.5,
     )
@@ -51,13 +52,13 @@ def test_ratios_compare_step_rates_within_a_repetition() -> None:
 
 def test_steps_per_second_are_of_one_session_and_best_of_any() -> None:
     assert _bench().steps_per_s == pytest.approx((100 + 50) / 2)
-    assert _bench().best_per_s == pytest.approx(100)
+    assert _bench().best_per_s == pytest.approx(120)
 
 
 def test_memory_is_per_session_and_cpu_per_step() -> None:
     four = next(speed for speed in _bench().speeds if speed.sessions == 4)
     assert four.pss_mb_per_session == pytest.approx(100)
-    assert four.cpu_ms == pytest.approx(50)
+    assert four.cpu_ms == pytest.approx(500 / 12)
     assert four.reset_ms == pytest.approx(200)
 
 
@@ -69,7 +70,7 @@ def test_nothing_can_be_compared_without_one_session_of_ours() -> None:
 def test_the_json_line_holds_what_it_promises() -> None:
     line = json.loads(env_json(_bench()))
     assert {"steps_per_s", "vs_selenium", "vs_browsergym", "sessions"} <= set(line)
-    assert line["sessions"] == {"1": 10.0, "4": 100.0}
+    assert line["sessions"] == {"1": 12.0, "4": 120.0}
     assert env_table(_bench()).row_count == 3
 
 

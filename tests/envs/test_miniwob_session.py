@@ -30,6 +30,7 @@ from cairn.data.observation import Element, Observation
 from cairn.data.task import FromSnapshot, Root, Split, Task, Template
 from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
+from cairn.envs.miniwob.observe import screen_of
 from cairn.envs.miniwob.session import MiniwobSession
 from cairn.errors import ConfigError, SessionError
 from cairn.testing.memory import MemoryBlobs
@@ -122,6 +123,54 @@ async def test_typing_with_a_target_replaces_and_without_one_appends(environment
         assert (await session.act(action)).message == ""
         seen = await session.observe()
         assert next(e.value for e in seen.elements if e.id == field) == value
+    await session.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "across"),
+    [("choose-list", "select", 0.95), ("enter-date", "input", 0.93), ("enter-time", "input", 0.93)],
+)
+async def test_the_browsers_own_windows_stay_shut(
+    environment: MiniwobEnvironment, name: str, role: str, across: float
+) -> None:
+    session = await opened(environment, name)
+    box = next(e for e in (await session.observe()).elements if e.role == role).box
+    for action in [
+        Click(Point(box.left + box.width * across, box.center.y)),
+        Key(" "),
+        Key("F4"),
+        Key("Alt+ArrowDown"),
+    ]:
+        await session.act(action)
+        seen = await session.observe()  # an open window would hold up the frame
+        assert "focused" in next(e for e in seen.elements if e.role == role).states
+    await session.close()
+
+
+async def test_an_option_of_a_list_stands_for_the_list(environment: MiniwobEnvironment) -> None:
+    session = await opened(environment, "click-scroll-list")
+    options = [e for e in (await session.observe()).elements if e.role == "option"]
+    assert (await session.act(Type(options[1].label, options[0].id))).message == ""
+    chosen = [e.label for e in (await session.observe()).elements if e.role == "option" and "selected" in e.states]
+    assert chosen == [options[1].label]
+    await session.close()
+
+
+async def test_what_loses_the_focus_by_being_disabled_is_drawn_without_it(environment: MiniwobEnvironment) -> None:
+    session = await opened(environment, "login-user-popup", 1)
+    for _ in range(6):  # sooner or later a pop-up disables the fields
+        seen = await session.observe()
+        await session._page.drawn()
+        await session._page.drawn()
+        again = await session._page.screenshot()
+        assert seen.image is not None
+        assert BLOBS.get(seen.image) == screen_of(again)
+        fields = [e for e in seen.elements if e.role == "input"]
+        if "disabled" in fields[0].states:
+            break
+        await session.act(Click(fields[0].id))
+    else:
+        pytest.fail("no pop-up came")
     await session.close()
 
 

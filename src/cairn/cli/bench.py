@@ -39,7 +39,8 @@ def env(
 
     Example: cairn bench env --repetitions 5
     """
-    from cairn.bench.environment import EnvBenchOptions, bench_environment, env_json, env_table
+    from cairn.bench.environment import EnvBenchOptions, bench_environment
+    from cairn.bench.environment_report import env_json, env_table
 
     options = EnvBenchOptions(
         repetitions=repetitions,

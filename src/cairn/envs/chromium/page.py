@@ -1,7 +1,7 @@
 """One tab: navigation, evaluation, trusted input, pictures. Every wait is bounded and says what it waited for."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TypeVar, cast
 
 from cairn.envs.chromium.connection import Connection, Reply
@@ -17,8 +17,9 @@ _SCROLL_FRAMES = 6
 _SCROLLED = "__cairnWorld.scrolled()"
 _LOAD_SECONDS = 20.0
 _LOAD_PATIENCE = 0.5  # loading needs no frames, but a page's own scripts may
-_SOON = 0.004  # a move of the pointer alone comes to the page with the next frame only
+_SOON = 0.001  # a move of the pointer alone comes to the page with the next frame only
 _INPUT_SECONDS = 10.0
+_PICTURE_SECONDS = 10.0
 _EVALUATE_SECONDS = 15.0
 
 
@@ -34,6 +35,8 @@ class Page:
         self._document = ""
         self.traffic = 0
         """Requests begun and ended so far."""
+        self.pointer = (0.0, 0.0)
+        """Where the mouse was last sent."""
         self._idle = asyncio.Event()
         self._idle.set()
         self._load: asyncio.Future[None] | None = None
@@ -101,7 +104,7 @@ class Page:
 
     async def screenshot(self) -> bytes:
         """The viewport as PNG, at one pixel per CSS pixel."""
-        return await self._frames.screenshot()
+        return await self._wait(self._frames.screenshot(), seconds=_PICTURE_SECONDS, what="a picture")
 
     async def drawn(self) -> None:
         """Let the browser draw, without a picture."""
@@ -155,27 +158,26 @@ class Page:
 
     async def strike(self, *strokes: KeyStroke) -> None:
         """Press and release keys, one after the other."""
-        events: list[asyncio.Future[Reply]] = []
-        for stroke in strokes:
-            events.append(self.send("Input.dispatchKeyEvent", stroke.down()))
-            events.append(self.send("Input.dispatchKeyEvent", stroke.up()))
-        await self._perform(events, "a key")
+        await self._perform([event for stroke in strokes for event in self._stroke(stroke)], "a key")
 
-    async def insert(self, text: str) -> None:
-        """Type text into whatever has the focus: key by key where a key exists, as an input method would elsewhere."""
-        events: list[asyncio.Future[Reply]] = []
+    async def insert(self, text: str, *, after: Sequence[KeyStroke] = ()) -> None:
+        """Type text into whatever has the focus, `after` some keys: a key each, or as an input method would."""
+        events = [event for stroke in after for event in self._stroke(stroke)]
         for character in text:
             stroke = stroke_of(character)
             if stroke is None:
                 events.append(self.send("Input.insertText", {"text": character}))
             else:
-                events.append(self.send("Input.dispatchKeyEvent", stroke.down()))
-                events.append(self.send("Input.dispatchKeyEvent", stroke.up()))
+                events.extend(self._stroke(stroke))
         await self._perform(events, "typing")
+
+    def _stroke(self, stroke: KeyStroke) -> tuple[asyncio.Future[Reply], asyncio.Future[Reply]]:
+        return self.send("Input.dispatchKeyEvent", stroke.down()), self.send("Input.dispatchKeyEvent", stroke.up())
 
     def _mouse(
         self, kind: str, x: float, y: float, *, button: str = "none", nth: int = 1, held: str = "none"
     ) -> asyncio.Future[Reply]:
+        self.pointer = (x, y)
         pressed = _BUTTONS[button] if kind == "mousePressed" else _BUTTONS[held]
         event: dict[str, object] = {"type": kind, "x": x, "y": y, "button": button, "buttons": pressed}
         if kind != "mouseMoved":

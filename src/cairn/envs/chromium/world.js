@@ -91,6 +91,30 @@
   document.adoptedStyleSheets = [still];
   document.addEventListener('DOMContentLoaded', () => { if (window.jQuery && jQuery.fx) jQuery.fx.off = true; });
 
+  // ── no windows of the browser's own ──────────────────────────────────────────
+  // A drop-down's list and a picker of dates are no part of the page: no picture shows them, and while one is open it holds
+  // up every frame. A click gives the focus to the drop-down, and the arrow keys choose in it, as they do with the list open.
+  const PICKERS = 'input[type=date],input[type=time],input[type=month],input[type=week],input[type=datetime-local],input[type=color]';
+  const dropDown = (node) => {
+    const select = node instanceof Element && node.closest('select');
+    return select && !select.multiple && select.size <= 1 ? select : null;
+  };
+  const picker = (node) => node instanceof Element && node.matches(PICKERS);
+  const keyOpens = (key, alt) => key === ' ' || key === 'F4' || (alt && /^Arrow(Up|Down)$/.test(key));
+  const early = (type, handle) => window.addEventListener(type, (event) => { if (event.isTrusted) handle(event); }, true);
+  early('mousedown', (event) => {
+    const select = dropDown(event.target);
+    if (!select) return;
+    event.preventDefault();
+    if (!select.disabled) select.focus();
+  });
+  early('click', (event) => { if (picker(event.target)) event.preventDefault(); });
+  for (const type of ['keydown', 'keypress']) {
+    early(type, (event) => {
+      if (keyOpens(event.key, event.altKey) && (dropDown(event.target) || picker(event.target))) event.preventDefault();
+    });
+  }
+
   // ── who listens for the pointer ──────────────────────────────────────────────
   const POINTER = new Set(['click', 'mousedown', 'mouseup', 'dblclick', 'pointerdown', 'pointerup', 'touchstart',
     'contextmenu']);

@@ -74,15 +74,13 @@ class Hand:
         match action:
             case Click():
                 await self._page.click(x, y)
-                if place.kind == "select":
-                    await self._shut_popup()
             case DoubleClick():
                 await self._page.click(x, y, count=2)
             case RightClick():
                 await self._page.click(x, y, button="right")
             case LongPress():
                 await self._page.press(x, y)
-                await self._page.evaluate(f"__cairn.act({_LONG_PRESS_MS})")
+                await self._page.evaluate(f"__cairn.act({_LONG_PRESS_MS},{x},{y})")
                 await self._page.release(x, y)
             case Hover():
                 await self._page.hover(x, y)
@@ -127,15 +125,12 @@ class Hand:
         await self._page.click(place.x, place.y)
         if not await self._page.evaluate("__cairn.editable()"):
             return f"{_named(action.target)} takes no text"
-        await self._page.strike(*_strokes("Control+a"))
-        if action.text:
-            await self._page.insert(action.text)
-        else:
-            await self._page.strike(*_strokes("Delete"))
+        replaced = ("Control+a",) if action.text else ("Control+a", "Delete")
+        await self._page.insert(action.text, after=_strokes(*replaced))
         return _PERFORMED
 
     async def _choose(self, select: int, text: str, place: _Place) -> str:
-        """Choose an option by its text. A drop-down's pop-up is no part of the page, so arrow keys choose in it."""
+        """Choose an option by its text. In a drop-down the arrow keys choose: its list is no part of the page."""
         option = _quoted(text)
         if place.kind == "list":
             spot = cast("list[float] | None", await self._page.evaluate(f"__cairn.optionPlace({select}, {option})"))
@@ -149,13 +144,9 @@ class Hand:
             return f"element {select} has no option {text!r}"
         if not focused:
             await self._page.click(place.x, place.y)
-            await self._shut_popup()
         arrow = "ArrowDown" if wanted > chosen else "ArrowUp"
         await self._page.strike(*_strokes(*[arrow] * abs(wanted - chosen)))
         return _PERFORMED
-
-    async def _shut_popup(self) -> None:
-        await self._page.strike(*_strokes("Escape"))
 
     # ── places ────────────────────────────────────────────────────────────────
 

@@ -1,15 +1,13 @@
 """From what the page says of itself to an `Observation`."""
 
 import hashlib
-import io
 import json
 from collections.abc import Sequence
 from typing import cast
 
-from PIL import Image
-
 from cairn.data.ids import ElementId
 from cairn.data.observation import Box, Element
+from cairn.envs.chromium.picture import cut_png
 from cairn.envs.miniwob.pages import HEIGHT, WIDTH
 from cairn.errors import SessionError
 
@@ -31,13 +29,9 @@ def digest_of(state: str) -> str:
 def screen_of(picture: bytes) -> bytes:
     """The task's part of a picture of the viewport, PNG to PNG."""
     try:
-        with Image.open(io.BytesIO(picture)) as image:
-            cut = image.crop((0, 0, WIDTH, HEIGHT)).convert("RGB")
-    except OSError as error:
+        return cut_png(picture, width=WIDTH, height=HEIGHT)
+    except ValueError as error:
         raise SessionError(f"the browser's picture cannot be read: {error}") from error
-    out = io.BytesIO()
-    cut.save(out, "PNG", compress_level=1)
-    return out.getvalue()
 
 
 def _element(number: int, row: _Row) -> Element:

@@ -351,8 +351,9 @@
     return [spot[0], spot[1], list ? 'list' : 'select'];
   };
   // Which option a text names, and which is chosen: [index, chosen]; index -1 where there is no such option.
+  const selectOf = (id) => nodes[id - 1].closest('select'); // an option stands for the list that it is in
   const option = (id, text) => {
-    const select = nodes[id - 1];
+    const select = selectOf(id);
     const options = [...select.options].filter((each) => !each.disabled);
     const wanted = squeeze(text).toLowerCase();
     let index = options.findIndex((each) => squeeze(each.text) === squeeze(text));
@@ -361,7 +362,7 @@
   };
   const optionPlace = (id, text) => {
     const [index] = option(id, text);
-    const node = nodes[id - 1].options[index];
+    const node = selectOf(id).options[index];
     return index < 0 ? null : place(node);
   };
 
@@ -386,10 +387,20 @@
   const done = () => typeof WOB_DONE_GLOBAL !== 'undefined' && WOB_DONE_GLOBAL === true;
   const state = () => JSON.stringify({ done: done(), elements: describe() });
   const look = () => [location.pathname.split('/').pop() + location.hash, state()];
-  const act = async (ms) => {
+  // Whether the next frame shows the page as it will stay, with the pointer at x, y. One frame late are the hovering of
+  // what came to lie under the pointer, and the focus of what can no longer have it.
+  const settled = (x, y) => {
+    const focus = document.activeElement || document.body;
+    if (focus !== document.body && (focus.disabled || !focus.getClientRects().length)) return false;
+    const under = document.elementFromPoint(x, y);
+    if (!under || under === document.body || under === document.documentElement) return !document.querySelector('body :hover');
+    return under.matches(':hover') && !under.querySelector(':hover');
+  };
+  // Lets `ms` go by, or the page come to rest: [done, settled].
+  const act = async (ms, x, y) => {
     if (ms > 0) await world.advance(ms);
     else await world.settle(100, 500, 1000);
-    return done();
+    return [done(), settled(x, y)];
   };
   const judged = () => [done(), ready() ? Number(WOB_RAW_REWARD_GLOBAL) || 0 : 0];
   const editable = () => document.activeElement?.matches('input,textarea,[contenteditable=true]') === true;

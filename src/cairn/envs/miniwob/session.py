@@ -1,5 +1,6 @@
 """One episode of a MiniWoB++ task in one tab."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
@@ -32,6 +33,7 @@ from cairn.ports import BlobStore, Step
 
 _LOOKS = 10  # at most, at a page that goes on loading
 _CLOSED = "the session is closed"
+_Look = tuple[bytes, str, str]
 
 
 class MiniwobSession:
@@ -58,7 +60,7 @@ class MiniwobSession:
         self._message = ""
         self._expert_ready = False
         self._closed = False
-        self._stirred = True
+        self._stirred = True  # a frame is due before the page looks as it will
         self._picture = b""
         self._image: ImageId | None = None
 
@@ -91,12 +93,14 @@ class MiniwobSession:
     async def act(self, action: Action) -> Step:
         """Perform `action` and let the page's timers run until it is quiet."""
         self._check_open()
-        self._stirred = True
         self._message = await self._hand.perform(action)
         if isinstance(action, Answer | Finish):
             return Step(done=True)
-        done = await self._page.evaluate(f"__cairn.act({wait_ms(action)})")
-        return Step(done=done is True, message=self._message)
+        x, y = self._page.pointer
+        result = await self._page.evaluate(f"__cairn.act({wait_ms(action)},{x},{y})")
+        done, settled = cast("tuple[bool, bool]", result)
+        self._stirred = not settled
+        return Step(done=done, message=self._message)
 
     async def evidence(self) -> Evidence:
         """The page's own verdict, without the clock's share, and its elements."""
@@ -131,26 +135,36 @@ class MiniwobSession:
         if self._closed:
             raise SessionError(_CLOSED)
 
-    async def _look(self, *, picture: bool) -> tuple[bytes, str, str]:
+    async def _look(self, *, picture: bool) -> _Look:
         """Picture, address and state, with every image loaded that the page has asked for.
 
         The frame comes first, because drawing is what makes a page ask; whatever arrives meanwhile makes us look again.
         """
-        taken, url, state = b"", "", ""
-        if self._stirred:  # what came to lie under the pointer lights up one frame later
+        if self._stirred:
             await self._page.drawn()
             self._stirred = False
-        for _ in range(_LOOKS):
+        looks = 0
+        while True:
             await self._page.requests_done()
             before = self._page.traffic
-            if picture:
-                taken = await self._page.screenshot()
-            else:
-                await self._page.drawn()
-            url, state = cast("tuple[str, str]", await self._page.evaluate("__cairn.look()"))
-            if self._page.traffic == before:
-                break
+            seen = await self._drawn_and_described(picture=picture)
+            looks += 1
+            if looks == _LOOKS or self._page.traffic == before:
+                return seen
+
+    async def _drawn_and_described(self, *, picture: bool) -> _Look:
+        """A frame, and the page's description while the browser is still busy with its picture."""
+        described = asyncio.ensure_future(self._page.evaluate("__cairn.look()"))
+        try:
+            taken = await (self._page.screenshot() if picture else self._unpictured())
+            url, state = cast("tuple[str, str]", await described)
+        finally:
+            described.cancel()
         return taken, url, state
+
+    async def _unpictured(self) -> bytes:
+        await self._page.drawn()
+        return b""
 
     def _stored(self, picture: bytes) -> ImageId | None:
         if self._blobs is not None and picture != self._picture:
