@@ -99,10 +99,11 @@ def test_a_finished_run_that_is_resumed_says_again_what_came_out(trained: tuple[
     assert last_line(again) == last_line(result)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_being_stopped_saves_and_says_how_to_go_on(tmp_path: Path, sent: signal.Signals) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
     run = tmp_path / "run"
-    pressed = threading.Thread(target=_press_ctrl_c_once_there, args=(run / "checkpoints" / "imitate",))
+    pressed = threading.Thread(target=_send_once_there, args=(sent, run / "checkpoints" / "imitate"))
     pressed.start()
     stopped = cairn("train", tmp_path / "tiny.toml", "--out", run, "--set", "reinforcement.updates=10000", "--quiet")
     pressed.join()
@@ -113,11 +114,11 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert (run / "checkpoints" / saved.checkpoint / "model.safetensors").is_file()
 
 
-def _press_ctrl_c_once_there(path: Path) -> None:
+def _send_once_there(sent: signal.Signals, path: Path) -> None:
     deadline = time.monotonic() + 50
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), sent)
 
 
 def test_the_shown_configuration_is_whole_and_can_be_read_back(tmp_path: Path) -> None:

@@ -87,6 +87,20 @@ async def test_siblings_read_their_prompt_once() -> None:
     assert sum(served.read) == 2
 
 
+async def test_siblings_who_come_later_read_nothing_until_the_weights_change() -> None:
+    served = CountingPolicy()
+    tested = engine(served)
+    first = [await ask(tested, PROMPTS[0], seed=seed) for seed in range(3)]
+    assert served.read == [1]
+    await tested.update(PolicyVersion(1))
+    again = [await ask(tested, PROMPTS[0], seed=seed) for seed in range(3)]
+    await tested.close()
+    assert served.read == [1, 1]
+    for before, after in zip(first, again, strict=True):
+        assert before.token_ids.tolist() == after.token_ids.tolist()
+        np.testing.assert_array_equal(before.logprobs, after.logprobs)
+
+
 async def test_finished_rows_leave_the_batch() -> None:
     served = CountingPolicy()
     tested = engine(served)

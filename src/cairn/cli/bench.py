@@ -1,6 +1,5 @@
 """`cairn bench`: how fast it is, whether it judges as others do, and what it survives."""
 
-import asyncio
 import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from cairn import config as configuration
 from cairn.cli.console import ERR, OUT, print_json, reported
 from cairn.cli.recipes import find
+from cairn.cli.running import run_async
 
 app = typer.Typer(no_args_is_help=True, help="Measure this machine. The last line of every command is JSON.")
 
@@ -51,7 +51,7 @@ def env(
     )
     with reported():
         with ERR.status("measuring") as status:
-            result = asyncio.run(bench_environment(options, progress=status.update))
+            result = run_async(bench_environment(options, progress=status.update))
         if not quiet:
             OUT.print(env_table(result))
         typer.echo(env_json(result))
@@ -86,7 +86,7 @@ def rollout(
             seconds=seconds,
         )
         with ERR.status("measuring") as status:
-            result = asyncio.run(bench_rollout(options, progress=status.update))
+            result = run_async(bench_rollout(options, progress=status.update))
         if not quiet:
             OUT.print(rollout_table(result))
         typer.echo(rollout_json(result))
@@ -121,7 +121,7 @@ def differential(
             def told(what: str) -> None:
                 status.update(f"comparing {what}")
 
-            result = asyncio.run(compared())
+            result = run_async(compared())
         if not quiet:
             OUT.print(differential_table(result))
         print_json(
@@ -164,7 +164,7 @@ def experts(
             def told(what: str) -> None:
                 status.update(what)
 
-            scores = asyncio.run(measured())
+            scores = run_async(measured())
         page = experts_page(scores, day=f"{datetime.now(UTC):%Y-%m-%d}", browser=browser_version())
         if out is None:
             OUT.print(page, markup=False)

@@ -1,6 +1,5 @@
 """`cairn demo`: what the scripted experts show."""
 
-import asyncio
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ import typer
 from cairn import config as configuration
 from cairn.cli.console import OUT, print_json, reported
 from cairn.cli.recipes import find
+from cairn.cli.running import run_async
 
 app = typer.Typer(no_args_is_help=True, help="Collect demonstrations.")
 
@@ -36,7 +36,7 @@ def collect(
         folder = out or Path("runs") / f"demo-{stamp}"
         from cairn.app.run import collect_demonstrations
 
-        shown = asyncio.run(collect_demonstrations(config, folder))
+        shown = run_async(collect_demonstrations(config, folder))
         if not quiet:
             OUT.print(f"next: [bold]cairn train {recipe} --out {folder} --resume[/]")
         print_json({"run": str(folder), **shown})

@@ -1,12 +1,12 @@
 """`cairn env`: what environments there are, and whether one keeps its promises."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from cairn.cli.console import ERR, OUT, print_json, reported
+from cairn.cli.running import run_async
 
 app = typer.Typer(no_args_is_help=True, help="List and check environments.")
 
@@ -72,7 +72,7 @@ def check(
     from cairn.testing.environment_report import report_json, report_table
 
     with reported(), ERR.status("checking") as status:
-        report = asyncio.run(
+        report = run_async(
             check_named(name, task or (), seeds=seeds, progress=lambda what: status.update(f"checking {what}"))
         )
     if as_json:

@@ -1,6 +1,5 @@
 """`cairn train`, `cairn eval`, `cairn demo`: a recipe's run, and what came of it."""
 
-import asyncio
 import csv
 import dataclasses
 from collections.abc import Generator
@@ -17,6 +16,7 @@ from cairn.algo.statistics import Interval
 from cairn.cli.console import ERR, OUT, print_json, reported
 from cairn.cli.progress import ProgressSink
 from cairn.cli.recipes import find
+from cairn.cli.running import run_async
 from cairn.data.task import Split
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport
@@ -53,14 +53,14 @@ def train(
         folder = _folder(recipe, out, resume=resume)
         config = _config(recipe, overrides or [], folder, resume=resume)
         from cairn.app.run import TrainRequest, draw
-        from cairn.app.run import train as run
+        from cairn.app.run import train as train_run
 
         with _shown(quiet=quiet) as sinks:
             request = TrainRequest(
                 config=config, folder=folder, resume=resume, control=control, tensorboard=tensorboard, sinks=sinks
             )
             try:
-                progress = asyncio.run(run(request))
+                progress = run_async(train_run(request))
             except KeyboardInterrupt:
                 ERR.print(
                     f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True
@@ -106,7 +106,7 @@ def evaluate(
             tries=tries or config.evaluation.tries,
         )
         with ERR.status("playing"):
-            sampled, greedy = asyncio.run(run_evaluation(request))
+            sampled, greedy = run_async(run_evaluation(request))
         if not quiet:
             OUT.print(_scores(sampled, greedy))
         print_json({"sampled": _figures(sampled), "greedy": _figures(greedy)})

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from cairn.data.ids import PolicyVersion
 from cairn.data.trajectory import Completion, Prompt
+from cairn.engines.prefixes import PrefixCache
 from cairn.errors import CairnError, EngineError, boundary
-from cairn.models.policy import Policy, Prefix
+from cairn.models.policy import Policy
+from cairn.models.prefix import Prefix
 from cairn.ports import Sampling
 
 Weights = Callable[[], Mapping[str, Tensor]]
@@ -32,6 +34,7 @@ class Gathering:
     limit: float = 0.02
     max_rows: int = 256
     max_prompt_tokens: int = 16_384
+    max_kept_tokens: int = 8192  # of prompts that stay in memory for callers who come later with the same ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ class TransformersEngine:
         self._version = version
         self._weights = weights
         self._gathering = gathering or Gathering()
+        self._prefixes = PrefixCache(policy, max_tokens=self._gathering.max_kept_tokens)
         self._waiting: list[_Request] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._computing = asyncio.Lock()
@@ -170,7 +174,7 @@ class TransformersEngine:
         """Answers to `batch`, in order. Runs in the worker thread."""
         version = self._version  # stable here: `update` waits for the batch
         rows = [_Row(request=r, noise=np.random.Generator(np.random.Philox(r.seed))) for r in batch]
-        prefix = self._policy.prefill([r.prompt for r in batch])
+        prefix = self._prefixes.prefill([r.prompt for r in batch])
         active = rows
         while True:
             chosen = self._choose(active, prefix)
@@ -204,6 +208,7 @@ class TransformersEngine:
                 raise EngineError(f"the learner's weights do not fit the engine's: {sorted(map(str, new ^ old))[:4]}")
             for name, weight in target.items():  # a tied head has two names and one storage: written twice, alike
                 weight.copy_(source[name])
+        self._prefixes.clear()
         self._version = version
 
 

@@ -6,63 +6,27 @@ Both go through the same two calls, so that what is trained is what was sampled 
     logits, prefix = policy.extend(prefix, ids)  a few tokens more for every row
 
 `model` is any `PreTrainedModel` with the causal forward
-`model(input_ids, attention_mask, position_ids, past_key_values, use_cache, logits_to_keep, **images)` whose cache can
-`batch_select_indices`. Forbidden ids have logit -inf here, and so in the engine and in the learner alike.
+`model(input_ids, attention_mask, position_ids, past_key_values, use_cache, logits_to_keep, **images)` and a `RowCache`.
+Forbidden ids have logit -inf here, and so in the engine and in the learner alike.
 """
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int32, Int64
 from torch import Tensor, nn
-from torch.nn import functional
-from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers import PreTrainedModel
 
 from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.errors import InvariantError
 from cairn.models.batching import buckets, distinct, padded_left, padded_right
+from cairn.models.prefix import Prefix, RowCache, join, joinable
 
 ImageFeatures = Callable[[Sequence[ImageId]], Mapping[str, Tensor]]
 """From image ids, in the order of their placeholders, to the model's image arguments (`pixel_values`, …)."""
-
-
-class RowCache(Protocol):
-    """What a model's cache must be able to do; `transformers.Cache` can."""
-
-    def batch_select_indices(self, indices: Tensor, /) -> None:
-        """Make row i what row indices[i] was; rows may repeat."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prefix:
-    """What the policy has read so far, one row for each answer. `select` and `extend` use up the object."""
-
-    cache: RowCache
-    mask: Int64[Tensor, "B P"]
-    length: Int64[Tensor, " B"]  # tokens read, padding not counted: the position of the next
-    logits: Float32[Tensor, "B V"]  # of the next token
-
-    def select(self, rows: Sequence[int]) -> "Prefix":
-        """Row i becomes what row rows[i] was; rows may repeat or be left out."""
-        index = torch.tensor(rows, device=self.mask.device)
-        layers = _plain_layers(self.cache)
-        if layers:
-            _select(layers, index)
-        else:
-            self.cache.batch_select_indices(index)
-        return Prefix(
-            cache=self.cache,
-            mask=self.mask[index],
-            length=self.length[index],
-            logits=self.logits.index_select(0, index),
-        )
 
 
 class Policy:
@@ -81,7 +45,7 @@ class Policy:
         self._image_features = image_features
         self._autocast = autocast
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
-        self._joinable = image_features is None and self._cache_is_plain()
+        self._several_passes = image_features is None and self._cache_is_joinable()
 
     @property
     def device(self) -> torch.device:
@@ -109,11 +73,11 @@ class Policy:
         Prompts of very different lengths are read in several passes where that computes fewer tokens.
         """
         unique, rows = distinct(prompts)
-        parts = buckets([p.token_ids.shape[0] for p in unique]) if self._joinable else [list(range(len(unique)))]
+        parts = buckets([p.token_ids.shape[0] for p in unique]) if self._several_passes else [list(range(len(unique)))]
         prefixes = [self._read([unique[i] for i in part]) for part in parts]
         place = {i: at for at, i in enumerate(i for part in parts for i in part)}
         wanted = [place[row] for row in rows]
-        joined = _joined(prefixes)
+        joined = join(prefixes)
         return joined if wanted == list(range(len(unique))) else joined.select(wanted)
 
     def extend(self, prefix: Prefix, ids: Int64[Tensor, "B A"]) -> tuple[Float32[Tensor, "B A V"], Prefix]:
@@ -181,47 +145,6 @@ class Policy:
         return torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=self._autocast is not None)
 
     @torch.no_grad()
-    def _cache_is_plain(self) -> bool:
-        """Whether the cache is keys and values by position alone, so that separate passes can be put side by side."""
+    def _cache_is_joinable(self) -> bool:
         one = torch.ones((1, 1), dtype=torch.long, device=self.device)
-        out = self.model(input_ids=one, attention_mask=one, use_cache=True, logits_to_keep=1)
-        return bool(_plain_layers(out.past_key_values))
-
-
-def _joined(prefixes: Sequence[Prefix]) -> Prefix:
-    """One prefix of all rows in order, the shorter ones padded on the left."""
-    if len(prefixes) == 1:
-        return prefixes[0]
-    width = max(p.mask.shape[1] for p in prefixes)
-    pads = [width - p.mask.shape[1] for p in prefixes]
-    for layers in zip(*(_plain_layers(p.cache) for p in prefixes), strict=True):
-        pairs = list(zip(layers, pads, strict=True))
-        keys = torch.cat([functional.pad(_filled(layer.keys), (0, 0, pad, 0)) for layer, pad in pairs])
-        values = torch.cat([functional.pad(_filled(layer.values), (0, 0, pad, 0)) for layer, pad in pairs])
-        layers[0].keys, layers[0].values = keys, values
-    return Prefix(
-        cache=prefixes[0].cache,
-        mask=torch.cat([functional.pad(p.mask, (pad, 0)) for p, pad in zip(prefixes, pads, strict=True)]),
-        length=torch.cat([p.length for p in prefixes]),
-        logits=torch.cat([p.logits for p in prefixes]),
-    )
-
-
-def _plain_layers(cache: RowCache) -> list[DynamicLayer]:
-    """The layers of a cache that is keys and values by position alone; none where it is anything else."""
-    layers = cache.layers if isinstance(cache, DynamicCache) else []
-    plain = [layer for layer in layers if type(layer) is DynamicLayer]
-    return plain if len(plain) == len(layers) else []
-
-
-def _select(layers: Sequence[DynamicLayer], index: Tensor) -> None:
-    """`batch_select_indices` by `index_select`, whose backward is many times faster on CPU than indexing's."""
-    for layer in layers:
-        layer.keys = _filled(layer.keys).index_select(0, index)
-        layer.values = _filled(layer.values).index_select(0, index)
-
-
-def _filled(states: Tensor | None) -> Tensor:
-    if states is None:
-        raise InvariantError("a cache layer is empty after a forward pass")
-    return states
+        return joinable(self.model(input_ids=one, attention_mask=one, use_cache=True, logits_to_keep=1).past_key_values)

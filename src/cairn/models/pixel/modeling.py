@@ -5,8 +5,8 @@ only the head, because what may follow depends on the last token and the encoded
 grammar does not allow have a logit of -1e4: their probability is exactly 0 in float32, and entropies stay finite.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -38,6 +38,20 @@ class PixelCache:
     def batch_select_indices(self, indices: Tensor) -> None:
         """Make row i what row indices[i] was; rows may repeat."""
         self._change(lambda t: t.index_select(0, indices))
+
+    def shared(self) -> "PixelCache":
+        """The same rows, to be changed apart."""
+        return replace(self)
+
+    def append(self, others: Sequence["PixelCache"]) -> None:
+        """Take in the rows of `others` after its own."""
+        caches = [self, *others]
+        width = max(cache.words.shape[1] for cache in caches)
+        self.words = torch.cat([functional.pad(c.words, (0, 0, 0, width - c.words.shape[1])) for c in caches])
+        self.places = torch.cat([cache.places for cache in caches])
+        self.count = torch.cat([cache.count for cache in caches])
+        self.context = torch.cat([cache.context for cache in caches])
+        self.length = max(cache.length for cache in caches)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat every row `repeats` times."""
