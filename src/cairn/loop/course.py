@@ -104,7 +104,7 @@ class Course:
         """Run to the end. A cancellation saves first, and is raised again."""
         await self._serve()
         try:
-            while self._now.phase is not Phase.DONE:
+            while self._now.phase is not Phase.DONE or self._owes_control:
                 await self._phase()
         except asyncio.CancelledError:
             self._save("latest")
@@ -133,7 +133,12 @@ class Course:
                 await self._learn(Budget(updates=None, minutes=minutes), self._imitate)
                 await self._begin(Phase.DONE)
             case Phase.DONE:
-                pass
+                await self._begin(Phase.CONTROL)
+
+    @property
+    def _owes_control(self) -> bool:
+        """Whether a run that ended without a control is asked for one now."""
+        return self._options.control and Phase.CONTROL not in self._now.phase_seconds
 
     async def _learn(self, budget: Budget, step: Callable[[int], Awaitable[LearnerStep | None]]) -> None:
         """Steps until the budget is used; then the final evaluation of the phase."""
@@ -210,7 +215,7 @@ class Course:
             updates=0,
             seconds=0.0,
             imitated=now.updates if now.phase is Phase.IMITATE else now.imitated,
-            phase_seconds={**now.phase_seconds, now.phase: now.seconds},
+            phase_seconds=dict(now.phase_seconds) | ({} if now.phase is Phase.DONE else {now.phase: now.seconds}),
         )
         self._curve_due = self._options.measuring.curve_seconds
         if phase is Phase.CONTROL:
