@@ -87,6 +87,25 @@ def test_a_saved_policy_is_evaluated_with_json_on_the_last_line(trained: tuple[P
     assert sampled["episodes"] == 4
 
 
+def test_seeds_are_put_side_by_side(trained: tuple[Path, Result], tmp_path: Path) -> None:
+    folder, result = trained
+    one = last_line(result)
+    both = cairn("seeds", folder, folder, "--out", tmp_path / "new" / "both")
+    told = last_line(both)
+    assert told["heldout_rl"] == one["heldout_rl"]
+    assert told["greedy_control"] == one["greedy_control"]
+    assert "mean" in both.stdout
+    lines = (tmp_path / "new" / "both.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 3 * 2
+    assert (tmp_path / "new" / "both.png").is_file()
+
+
+def test_seeds_want_runs(tmp_path: Path) -> None:
+    refused = cairn("seeds", tmp_path / "none")
+    assert refused.exit_code == 2
+    assert str(tmp_path / "none") in refused.stderr
+
+
 def test_quiet_commands_print_their_json_alone(trained: tuple[Path, Result]) -> None:
     folder, _ = trained
     result = cairn("eval", folder, "--per-template", "1", "--quiet", "--checkpoint", "latest")

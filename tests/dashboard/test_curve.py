@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 
 from cairn.dashboard.curve import EvaluationPoint, TrainingPoint, draw_curve
+from cairn.dashboard.seeds import SeedCurve, draw_seeds
 
 
 def point(phase: str, minutes: float, mean: float, *, greedy: bool = False) -> EvaluationPoint:
@@ -31,6 +32,21 @@ def test_every_phase_has_a_line_of_its_own_colour(tmp_path: Path) -> None:
     ]
     draw_curve(points, [TrainingPoint(minutes=3.0, success=0.4)], tmp_path / "new" / "curve.png", title="run")
     assert {IMITATION, REINFORCEMENT, CONTROL} <= colours(tmp_path / "new" / "curve.png")
+
+
+def test_seeds_are_drawn_with_their_mean(tmp_path: Path) -> None:
+    seeds = [
+        SeedCurve(
+            evaluations=[
+                point("imitation", 0.3, start, greedy=greedy) for greedy in (False, True)
+            ] + [point("reinforcement", 9.0, start + 0.3, greedy=greedy) for greedy in (False, True)],
+            rounds=[TrainingPoint(minutes=3.0, success=start)],
+        )
+        for start in (0.2, 0.4)
+    ]  # fmt: skip
+    draw_seeds([*seeds, SeedCurve(evaluations=[], rounds=[])], tmp_path / "seeds.png", title="two")
+    assert {IMITATION, REINFORCEMENT} <= colours(tmp_path / "seeds.png")
+    assert CONTROL not in colours(tmp_path / "seeds.png")
 
 
 @pytest.mark.parametrize("points", [[], [point("imitation", 0.0, 0.0)], [point("reinforcement", 1.0, 1.0)]])

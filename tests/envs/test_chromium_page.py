@@ -49,6 +49,23 @@ async def kinds(page: Page) -> object:
     return await page.evaluate("seen.filter(s => s[0] !== 'mousemove').map(s => s[0])")
 
 
+async def test_frames_without_a_picture_are_tried_again_and_then_the_page_is_stirred(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await page.screenshot()
+    really, empty = page._frames.screenshot, [1]
+
+    async def screenshot() -> bytes:
+        return b"" if empty and empty.pop() else await really()
+
+    monkeypatch.setattr(page._frames, "screenshot", screenshot)
+    assert await page.screenshot() == before
+    assert await page.evaluate("document.documentElement.hasAttribute('style')") is False
+    empty[:] = [1, 1]
+    with pytest.raises(SessionError, match="frames without a picture"):
+        await page.screenshot()
+
+
 async def test_a_click_is_a_trusted_press_and_release_where_it_was_aimed(page: Page) -> None:
     await page.click(30, 60)
     assert await page.evaluate("seen.map(s => s.slice(0, 5))") == [

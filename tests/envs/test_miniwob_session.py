@@ -174,6 +174,22 @@ async def test_what_loses_the_focus_by_being_disabled_is_drawn_without_it(enviro
     await session.close()
 
 
+@pytest.mark.parametrize("index", range(4))
+async def test_the_pointer_is_felt_where_hovering_asks_for_a_picture(
+    environment: MiniwobEnvironment, index: int
+) -> None:
+    """While that picture is being loaded the icon has no size, and the browser may forget where the pointer is."""
+    session = await opened(environment, "social-media", index)
+    for label in ("reply", "retweet", "like"):
+        seen = await session.observe()
+        await session.act(Click(named(seen, label).id))
+        await session.observe()
+        x, y = session._page.pointer
+        hovered = f"document.elementFromPoint({x}, {y}).matches(':hover')"
+        assert await session._page.evaluate(hovered) is True
+    await session.close()
+
+
 async def test_a_native_select_takes_an_option_by_its_text(environment: MiniwobEnvironment) -> None:
     session = await opened(environment, "choose-list", 1)
     wanted = session.goal.removeprefix("Select ").removesuffix(" from the list and click Submit.")

@@ -1,4 +1,4 @@
-"""Runs from end to end: opened, run, closed whatever happens, and drawn."""
+"""Runs from end to end: opened, run, closed whatever happens."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -10,25 +10,21 @@ from cairn import config as configuration
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.training import Parts, build_course, build_evaluator, build_runner
 from cairn.config import RunConfig
-from cairn.dashboard.curve import EvaluationPoint, TrainingPoint, draw_curve
 from cairn.data.ledger import Quantity
 from cairn.data.task import Purpose, Split
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport
 from cairn.loop import progress as progress_file
 from cairn.loop.course import CHECKPOINTS, PROGRESS
-from cairn.loop.progress import Phase, Progress
+from cairn.loop.progress import Progress
 from cairn.models.loading import configure_threads, require_model
 from cairn.ports import BlobStore, EventSink
 from cairn.store.events import FanOut, TensorBoardSink
-from cairn.store.run import Run, RunWriter, open_run
+from cairn.store.run import RunWriter, open_run
 from cairn.testing.memory import MemoryBlobs
 
 if TYPE_CHECKING:
     from cairn.app.brain import Brain
-
-CURVE = "curve.png"
-"""The learning curve's file in a run's directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,40 +96,6 @@ def config_of(folder: Path) -> RunConfig:
     """The resolved recipe of a run's directory."""
     open_run(folder)
     return configuration.load(folder / "recipe.toml")
-
-
-def draw(folder: Path, progress: Progress, *, title: str) -> Path:
-    """Draw the learning curve of a run from its progress and its event log; the path of the PNG."""
-    rounds = _rounds(open_run(folder))
-    points = [
-        EvaluationPoint(phase=_PHASES[m.phase], minutes=m.minutes, greedy=m.greedy, mean=m.mean, low=m.low, high=m.high)
-        for m in progress.measured
-        if m.split == Split.HELD_OUT and m.phase in _PHASES
-    ]
-    path = folder / CURVE
-    draw_curve(points, rounds, path, title=title)
-    return path
-
-
-def _rounds(run: Run) -> list[TrainingPoint]:
-    """Each round of rollouts, at the time of the update that it led to."""
-    found: list[TrainingPoint] = []
-    success: float | None = None
-    for logged in run.events():
-        fields = logged.event.fields
-        if logged.event.kind == "round":
-            success = _number(fields["success"])
-        elif logged.event.kind == "update" and success is not None:
-            found.append(TrainingPoint(minutes=_number(fields["minutes"]), success=success))
-            success = None
-    return found
-
-
-_PHASES = {Phase.IMITATE: "imitation", Phase.REINFORCE: "reinforcement", Phase.CONTROL: "control"}
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def saved_policy(folder: Path, name: str) -> Path:

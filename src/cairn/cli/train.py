@@ -1,6 +1,5 @@
 """`cairn train`, `cairn eval`, `cairn demo`: a recipe's run, and what came of it."""
 
-import csv
 import dataclasses
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from cairn.data.task import Split
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport
 from cairn.loop.progress import Measured, Phase, Progress
-from cairn.loop.summary import summarise
+from cairn.loop.summary import summarise, write_csv
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key of the recipe; repeatable.")
@@ -52,7 +51,8 @@ def train(
     with reported():
         folder = _folder(recipe, out, resume=resume)
         config = _config(recipe, overrides or [], folder, resume=resume)
-        from cairn.app.run import TrainRequest, draw
+        from cairn.app.pictures import draw
+        from cairn.app.run import TrainRequest
         from cairn.app.run import train as train_run
 
         with _shown(quiet=quiet) as sinks:
@@ -67,7 +67,7 @@ def train(
                 )
                 raise typer.Exit(130) from None
         curve = draw(folder, progress, title=f"{recipe}, seed {config.seed}")
-        _write_csv(folder / "evaluations.csv", progress, seed=config.seed)
+        write_csv(folder / "evaluations.csv", [(config.seed, progress)])
         summary = summarise(progress)
         if not quiet:
             OUT.print(_table(progress))
@@ -167,19 +167,6 @@ def _pair(sampled: Measured | None, greedy: Measured | None, name: str) -> str:
 
 def _all(measured: Measured | None) -> str:
     return f"{100 * measured.mean:.1f}" if measured else "-"
-
-
-def _write_csv(path: Path, progress: Progress, *, seed: int) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        lines = csv.writer(file)
-        lines.writerow(
-            ["seed", "phase", "minutes", "split", "greedy", "final", "episodes", "lost", "mean", "low", "high"]
-        )
-        for m in progress.measured:
-            numbers = (f"{x:.4f}" for x in (m.mean, m.low, m.high))
-            lines.writerow(
-                [seed, m.phase, f"{m.minutes:.2f}", m.split, m.greedy, m.final, m.episodes, m.lost, *numbers]
-            )
 
 
 def _scores(sampled: EvaluationReport, greedy: EvaluationReport) -> Table:

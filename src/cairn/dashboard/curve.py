@@ -25,8 +25,8 @@ class TrainingPoint:
     success: float
 
 
-_COLOURS = {"imitation": "#6b7280", "reinforcement": "#0f766e", "control": "#b45309"}
-_NAMES = {
+COLOURS = {"imitation": "#6b7280", "reinforcement": "#0f766e", "control": "#b45309"}
+NAMES = {
     "imitation": "behaviour cloning",
     "reinforcement": "reinforcement learning",
     "control": "more behaviour cloning",
@@ -45,26 +45,26 @@ def draw_curve(
         axes.plot(
             [p.minutes for p in rounds],
             [100 * p.success for p in rounds],
-            color=_COLOURS["reinforcement"],
+            color=COLOURS["reinforcement"],
             alpha=0.25,
             linewidth=0.8,
             label="training rollouts",
         )
-    for phase in _COLOURS:
+    for phase in COLOURS:
         for greedy in (False, True):
-            points = _line(evaluations, phase, greedy=greedy)
+            points = line_of(evaluations, phase, greedy=greedy)
             if not points:
                 continue
             axes.errorbar(
                 [p.minutes for p in points],
                 [100 * p.mean for p in points],
                 yerr=[[100 * (p.mean - p.low) for p in points], [100 * (p.high - p.mean) for p in points]],
-                color=_COLOURS[phase],
+                color=COLOURS[phase],
                 linestyle="--" if greedy else "-",
                 marker="o" if not greedy else "s",
                 markersize=4,
                 capsize=3,
-                label=f"{_NAMES[phase]}, {'greedy' if greedy else 'sampled'}",
+                label=f"{NAMES[phase]}, {'greedy' if greedy else 'sampled'}",
             )
     axes.set_xlabel("minutes of learning")
     axes.set_ylabel("success, %")
@@ -78,7 +78,7 @@ def draw_curve(
     figure.savefig(path)
 
 
-def _line(evaluations: Sequence[EvaluationPoint], phase: str, *, greedy: bool) -> list[EvaluationPoint]:
+def line_of(evaluations: Sequence[EvaluationPoint], phase: str, *, greedy: bool) -> list[EvaluationPoint]:
     """The points of one line; the later phases set out from the end of imitation."""
     own = sorted((p for p in evaluations if p.phase == phase and p.greedy == greedy), key=lambda p: p.minutes)
     if not own or phase == "imitation":

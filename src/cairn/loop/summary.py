@@ -1,6 +1,9 @@
 """What a run came to, in the few numbers that people compare."""
 
+import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cairn.loop.progress import Measured, Phase, Progress
 
@@ -53,3 +56,20 @@ def _ends(progress: Progress) -> list[Measured]:
 
 def _gain(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else after - before
+
+
+_COLUMNS = ("seed", "phase", "minutes", "split", "greedy", "final", "episodes", "lost", "mean", "low", "high")
+
+
+def write_csv(path: Path, runs: Sequence[tuple[int, Progress]]) -> None:
+    """Every evaluation of the runs, each with its seed, a line each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(_COLUMNS)
+        for seed, progress in runs:
+            for m in progress.measured:
+                numbers = (f"{x:.4f}" for x in (m.mean, m.low, m.high))
+                lines.writerow(
+                    [seed, m.phase, f"{m.minutes:.2f}", m.split, m.greedy, m.final, m.episodes, m.lost, *numbers]
+                )

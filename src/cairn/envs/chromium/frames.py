@@ -6,12 +6,13 @@ from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
 from cairn.envs.chromium.connection import Connection, Reply
-from cairn.errors import SessionError, SessionTimeoutError
+from cairn.errors import SessionTimeoutError
 
 T = TypeVar("T")
 
 _INTERVAL_MS = 1000 / 60
 PATIENCE = 0.05  # seconds that something may take before a frame is drawn on its behalf
+_TRIES = 3  # now and then a frame comes without its picture
 _PICTURE: Reply = {"format": "png", "optimizeForSpeed": True}
 
 
@@ -31,7 +32,7 @@ class Frames(Protocol):
         ...
 
     async def screenshot(self) -> bytes:
-        """What the page looks like now, as PNG."""
+        """What the page looks like now, as PNG; empty where the browser gives none."""
         ...
 
 
@@ -55,7 +56,6 @@ class DrawnOnCommand:
         self._connection = connection
         self._session = session
         self._clock = clock
-        self._last = b""
 
     async def _draw(self, *, picture: bool) -> bytes:
         async with self._clock.lock:
@@ -68,9 +68,8 @@ class DrawnOnCommand:
         return base64.b64decode(reply.get("screenshotData", ""))
 
     async def loaded(self) -> None:
-        self._last = b""
         for _ in range(2):
-            self._last = await self._draw(picture=True) or self._last
+            await self._draw(picture=True)
 
     async def drawn(self) -> None:
         await self._draw(picture=False)
@@ -86,16 +85,11 @@ class DrawnOnCommand:
         return future.result()
 
     async def screenshot(self) -> bytes:
-        data = await self._draw(picture=True)
-        for _ in range(3):
-            if data or self._last:
-                break
+        for _ in range(_TRIES):
             data = await self._draw(picture=True)
-        # a frame without damage carries no picture: the page looks as it did
-        self._last = data or self._last
-        if not self._last:
-            raise SessionError("the browser draws frames without a picture")
-        return self._last
+            if data:
+                return data
+        return b""
 
 
 class DrawnFreely:

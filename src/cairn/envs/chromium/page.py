@@ -104,7 +104,18 @@ class Page:
 
     async def screenshot(self) -> bytes:
         """The viewport as PNG, at one pixel per CSS pixel."""
-        return await self._wait(self._frames.screenshot(), seconds=_PICTURE_SECONDS, what="a picture")
+        return await self._wait(self._taken(), seconds=_PICTURE_SECONDS, what="a picture")
+
+    async def _taken(self) -> bytes:
+        picture = await self._frames.screenshot()
+        if not picture:  # a change brings one: change something, and change it back
+            await self.evaluate("__cairnWorld.stir(true)")
+            await self._frames.drawn()
+            await self.evaluate("__cairnWorld.stir(false)")
+            picture = await self._frames.screenshot()
+        if not picture:
+            raise SessionError("the browser draws frames without a picture")
+        return picture
 
     async def drawn(self) -> None:
         """Let the browser draw, without a picture."""

@@ -148,5 +148,14 @@
     return sum;
   };
 
-  Object.defineProperty(window, '__cairnWorld', { value: Object.freeze({ advance, settle, painted, scrolled, listens }) });
+  // Makes the whole page be drawn anew: once on, once off.
+  const stir = (on) => {
+    const root = document.documentElement;
+    if (on) root.style.opacity = '0.99';
+    else root.style.removeProperty('opacity');
+    if (!root.getAttribute('style')) root.removeAttribute('style');
+  };
+
+  const world = { advance, settle, painted, scrolled, listens, stir };
+  Object.defineProperty(window, '__cairnWorld', { value: Object.freeze(world) });
 })();

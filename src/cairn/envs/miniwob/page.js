@@ -386,7 +386,6 @@
   };
   const done = () => typeof WOB_DONE_GLOBAL !== 'undefined' && WOB_DONE_GLOBAL === true;
   const state = () => JSON.stringify({ done: done(), elements: describe() });
-  const look = () => [location.pathname.split('/').pop() + location.hash, state()];
   // Whether the next frame shows the page as it will stay, with the pointer at x, y. One frame late are the hovering of
   // what came to lie under the pointer, and the focus of what can no longer have it.
   const settled = (x, y) => {
@@ -394,8 +393,10 @@
     if (focus !== document.body && (focus.disabled || !focus.getClientRects().length)) return false;
     const under = document.elementFromPoint(x, y);
     if (!under || under === document.body || under === document.documentElement) return !document.querySelector('body :hover');
-    return under.matches(':hover') && !under.querySelector(':hover');
+    const inner = under.querySelector(':hover');
+    return under.matches(':hover') && (!inner || inner === under.closest('label')?.control);
   };
+  const look = (x, y) => [location.pathname.split('/').pop() + location.hash, state(), settled(x, y)];
   // Lets `ms` go by, or the page come to rest: [done, settled].
   const act = async (ms, x, y) => {
     if (ms > 0) await world.advance(ms);

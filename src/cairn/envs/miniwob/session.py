@@ -1,6 +1,5 @@
 """One episode of a MiniWoB++ task in one tab."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
@@ -32,6 +31,7 @@ from cairn.errors import SessionError
 from cairn.ports import BlobStore, Step
 
 _LOOKS = 10  # at most, at a page that goes on loading
+_REMINDERS = 2  # a page may go to and fro under the pointer for ever
 _CLOSED = "the session is closed"
 _Look = tuple[bytes, str, str]
 
@@ -136,33 +136,33 @@ class MiniwobSession:
             raise SessionError(_CLOSED)
 
     async def _look(self, *, picture: bool) -> _Look:
-        """Picture, address and state, with every image loaded that the page has asked for.
+        """Picture, address and state, with every image loaded that the page has asked for, and the pointer felt.
 
         The frame comes first, because drawing is what makes a page ask; whatever arrives meanwhile makes us look again.
+        Where an image that hovering asks for changes the page's layout, the browser may forget that the pointer is
+        there: it is reminded.
         """
         if self._stirred:
             await self._page.drawn()
             self._stirred = False
-        looks = 0
+        looks = reminded = 0
         while True:
             await self._page.requests_done()
             before = self._page.traffic
-            seen = await self._drawn_and_described(picture=picture)
+            taken = await self._drawn(picture=picture)
+            x, y = self._page.pointer
+            described = await self._page.evaluate(f"__cairn.look({x}, {y})")
+            url, state, settled = cast("tuple[str, str, bool]", described)
             looks += 1
-            if looks == _LOOKS or self._page.traffic == before:
-                return seen
+            if (self._page.traffic == before and (settled or reminded == _REMINDERS)) or looks == _LOOKS:
+                return taken, url, state
+            if self._page.traffic == before:
+                reminded += 1
+                await self._page.hover(x, y)
 
-    async def _drawn_and_described(self, *, picture: bool) -> _Look:
-        """A frame, and the page's description while the browser is still busy with its picture."""
-        described = asyncio.ensure_future(self._page.evaluate("__cairn.look()"))
-        try:
-            taken = await (self._page.screenshot() if picture else self._unpictured())
-            url, state = cast("tuple[str, str]", await described)
-        finally:
-            described.cancel()
-        return taken, url, state
-
-    async def _unpictured(self) -> bytes:
+    async def _drawn(self, *, picture: bool) -> bytes:
+        if picture:
+            return await self._page.screenshot()
         await self._page.drawn()
         return b""
 
