@@ -57,6 +57,23 @@ def test_the_gradient_of_shared_prompts_equals_that_of_the_flat_computation() ->
         torch.testing.assert_close(got.grad, expected.grad, atol=2e-4, rtol=1e-3, msg=name)
 
 
+def test_prompts_that_nobody_shares_are_read_with_their_answers_in_one_pass() -> None:
+    whole = CountingPolicy(forbidden=FORBIDDEN)
+    prompts = [prompt(n, seed=i) for i, n in enumerate([5, 60, 9, 700, 9])]
+    answers = [np.array(ANSWERS[i], np.int32) for i in range(5)]
+    got = chosen_logprobs(whole, prompts, answers)
+    assert sorted(shape[0] for shape in whole.passes) == [1, 4]
+    for mine, expected in zip(got, flat_chosen(Policy(model=whole.model), prompts, answers), strict=True):
+        torch.testing.assert_close(mine, expected, atol=1e-5, rtol=1e-5)
+    again = Policy(model=llama())
+    weights = torch.linspace(-1, 1, sum(map(len, answers)))
+    (torch.cat(got) * weights).sum().backward()
+    (torch.cat(flat_chosen(again, prompts, answers)) * weights).sum().backward()
+    for (name, mine), expected in zip(whole.model.named_parameters(), again.model.parameters(), strict=True):
+        assert expected.grad is not None
+        torch.testing.assert_close(mine.grad, expected.grad, atol=2e-4, rtol=1e-3, msg=name)
+
+
 def test_tokens_one_by_one_equal_tokens_at_once() -> None:
     tested = policy()
     prompts, _ = rows()
@@ -83,8 +100,8 @@ def test_selected_rows_go_on_as_they_would_have() -> None:
 class CountingPolicy(Policy):
     """Counts padded tokens and passes."""
 
-    def __init__(self) -> None:
-        super().__init__(model=llama())
+    def __init__(self, *, forbidden: frozenset[int] = frozenset()) -> None:
+        super().__init__(model=llama(), forbidden_ids=forbidden)
         self.passes: list[tuple[int, ...]] = []
 
     def _forward(self, ids, *args, **kwargs):

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_ROUNDS = 8
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedCurve:
     """What `draw_curve` draws, of one seed."""
@@ -21,7 +24,10 @@ class SeedCurve:
 
 
 def draw_seeds(seeds: Sequence[SeedCurve], path: Path, *, title: str) -> None:
-    """Write a PNG: sampled success on the left, greedy on the right; thin lines are seeds, thick ones their mean."""
+    """Write a PNG: sampled success on the left, greedy on the right; thin lines are seeds, thick ones their mean.
+
+    The wavering ones are training rollouts, averaged over eight rounds.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 4.2), dpi=150, layout="constrained")
@@ -29,10 +35,10 @@ def draw_seeds(seeds: Sequence[SeedCurve], path: Path, *, title: str) -> None:
     for seed in seeds:
         sampled.plot(
             [p.minutes for p in seed.rounds],
-            [100 * p.success for p in seed.rounds],
+            _smooth([100 * p.success for p in seed.rounds]),
             color=COLOURS["reinforcement"],
-            alpha=0.15,
-            linewidth=0.7,
+            alpha=0.3,
+            linewidth=0.8,
         )
     for axes, is_greedy, name in ((sampled, False, "sampled (T = 1)"), (greedy, True, "greedy")):
         for phase in COLOURS:
@@ -48,6 +54,11 @@ def draw_seeds(seeds: Sequence[SeedCurve], path: Path, *, title: str) -> None:
     figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
+
+
+def _smooth(values: Sequence[float]) -> list[float]:
+    """Means over up to `_ROUNDS` rounds: one round is a few dozen episodes of whatever the scheduler chose."""
+    return [fmean(values[max(0, end - _ROUNDS) : end]) for end in range(1, len(values) + 1)]
 
 
 def _draw_phase(axes: "Axes", lines: Sequence[Sequence[EvaluationPoint]], phase: str) -> None:

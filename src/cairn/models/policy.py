@@ -25,6 +25,9 @@ from cairn.errors import InvariantError
 from cairn.models.batching import buckets, distinct, padded_left, padded_right
 from cairn.models.prefix import Prefix, RowCache, join, joinable
 
+_PASS_COST = 512
+"""What one more pass costs in training, in tokens: gradients of all weights are added up after each."""
+
 ImageFeatures = Callable[[Sequence[ImageId]], Mapping[str, Tensor]]
 """From image ids, in the order of their placeholders, to the model's image arguments (`pixel_values`, …)."""
 
@@ -97,6 +100,8 @@ class Policy:
         """
         ids = torch.from_numpy(padded_right(answers)).to(self.device)
         with self._precision():  # around both passes, so that weights are rounded once for the two
+            if self._several_passes and len(distinct(prompts)[0]) == len(prompts):
+                return self._read_whole(prompts, ids)
             prefix = self.prefill(prompts)
             first = prefix.logits[:, None]
             if ids.shape[1] == 1:
@@ -110,6 +115,23 @@ class Policy:
         images = self._images([image for p in prompts for image in p.images])
         logits, cache = self._forward(ids, mask, positions, cache=None, keep=1, images=images)
         return Prefix(cache=cache, mask=mask, length=mask.sum(1), logits=logits[:, -1])
+
+    def _read_whole(self, prompts: Sequence[Prompt], answers: Int64[Tensor, "B A"]) -> Float32[Tensor, "B A V"]:
+        """Prompts that nobody shares, each with its answer in one pass: the same as to read one after the other."""
+        parts = buckets([p.token_ids.shape[0] for p in prompts], call_cost=_PASS_COST)
+        read: list[Tensor] = []
+        for part in parts:
+            left, mask = (
+                torch.from_numpy(a).to(self.device) for a in padded_left([prompts[i].token_ids for i in part])
+            )
+            said = answers[part, :-1]
+            ids, seen = torch.cat([left, said], 1), torch.cat([mask, torch.ones_like(said)], 1)
+            positions = (seen.cumsum(1) - 1).clamp(min=0)
+            logits, _ = self._forward(ids, seen, positions, cache=None, keep=answers.shape[1], images={})
+            read.append(logits)
+        order = [i for part in parts for i in part]
+        back = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=self.device)
+        return read[0] if len(read) == 1 else torch.cat(read).index_select(0, back)
 
     def _images(self, images: Sequence[ImageId]) -> Mapping[str, Tensor]:
         if self._image_features is None:
