@@ -12,8 +12,9 @@ import pytest_asyncio
 
 from cairn.envs.chromium.browser import Browser
 from cairn.envs.chromium.discovery import Channel, find_browser
-from cairn.envs.chromium.process import make_root, spawn, sweep
+from cairn.envs.chromium.process import spawn
 from cairn.errors import SessionError, SetupError
+from cairn.scratch import make_root, sweep
 
 pytestmark = pytest.mark.browser
 

@@ -84,14 +84,14 @@ async def test_the_control_sets_out_from_the_end_of_imitation_for_as_long_as_rei
 
 
 async def test_a_run_that_ended_is_given_its_control_when_it_is_asked_for_later(tmp_path: Path) -> None:
-    lengths = {"imitation": updates(2), "reinforcement": updates(3), "measuring": MEASURED}
-    await Journey(folder=tmp_path, options=options(**lengths)).course.run()
-    later = Journey(folder=tmp_path, options=options(control=True, **lengths))
+    wanted = options(imitation=updates(2), reinforcement=updates(3), measuring=MEASURED, control=True)
+    await Journey(folder=tmp_path, options=replace(wanted, control=False)).course.run()
+    later = Journey(folder=tmp_path, options=wanted)
     later.course.resume()
     await later.course.run()
-    at_once = Journey(folder=tmp_path / "at-once", options=options(control=True, **lengths))
+    at_once = Journey(folder=tmp_path / "at-once", options=wanted)
     assert essence(progress.read(tmp_path / "progress.json")) == essence(await at_once.course.run())
-    again = Journey(folder=tmp_path, options=options(control=True, **lengths))
+    again = Journey(folder=tmp_path, options=wanted)
     again.course.resume()
     await again.course.run()
     assert again.learner.log == ["load control"]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from cairn.data.action import Action
+from cairn.data.action_json import dump_action, dump_tagged, kind_of, load_action, load_tagged
 from cairn.errors import InvariantError, StoreError
-from cairn.store.actions import dump_action, dump_tagged, kind_of, load_action, load_tagged
 from cairn.store.codec import group_to_row, row_to_group
 from cairn.store.rows import GROUP_SCHEMA, GroupRow
 from cairn.store.segments import _parquet, _segment_name, _segment_rows

@@ -18,9 +18,9 @@ from rich.console import Console
 from cairn.data.action import Action, Click, Invalid, Key, Point
 from cairn.data.ids import ElementId
 from cairn.data.observation import Observation
-from cairn.data.trajectory import Evidence, Prompt, Turn
+from cairn.data.trajectory import Evidence, Prompt
 from cairn.errors import ConfigError, SessionError
-from cairn.ports import Environment, Step
+from cairn.ports import Environment, Past, Step
 from cairn.testing.calibration_check import NamedCodec
 from cairn.testing.environment_check import check_environment
 from cairn.testing.environment_report import Check, EnvironmentReport, Verdict, report_json, report_table
@@ -232,7 +232,7 @@ class GridCodec:
         self._cells = cells
         self._shift = shift
 
-    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+    def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
         raise NotImplementedError
 
     def primitive(self, action: Action, seen: Observation) -> Action:

@@ -29,8 +29,9 @@ from cairn.data.action import (
 )
 from cairn.data.observation import Observation
 from cairn.data.pixel_vocabulary import POINTED, Crop, PixelVocabulary, Verb
-from cairn.data.trajectory import Prompt, Turn
+from cairn.data.trajectory import Prompt
 from cairn.errors import ConfigError
+from cairn.ports import Past
 
 _SCROLLS = {
     Verb.SCROLL_UP: (0.0, -0.5),
@@ -80,7 +81,7 @@ class PixelCodec:
 
     # ── asking ────────────────────────────────────────────────────────────────
 
-    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+    def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
         if seen.image is None:
             raise ConfigError("the pixel policy needs screenshots: let the environment take them")
         ids = [*self._words(goal), *self._past(goal, turns, seen), self._layout.IMAGE, self._layout.ACT]
@@ -100,7 +101,7 @@ class PixelCodec:
                 yield layout.character + (found if found >= 0 else len(layout.CHARACTERS))
             quoted = quoted and not closes
 
-    def _past(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Iterator[int]:
+    def _past(self, goal: str, turns: Sequence[Past], seen: Observation) -> Iterator[int]:
         told = [*(t.observation.message for t in turns[1:]), seen.message]
         for turn, message in list(zip(turns, told, strict=False))[-self._history :]:
             yield self._layout.TURN

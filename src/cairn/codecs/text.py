@@ -23,7 +23,8 @@ from cairn.data.action import (
     Type,
 )
 from cairn.data.observation import Element, Observation
-from cairn.data.trajectory import Prompt, Turn
+from cairn.data.trajectory import Prompt
+from cairn.ports import Past
 
 
 class TextTokenizer(Protocol):
@@ -93,7 +94,7 @@ class TextCodec:
     def max_answer_tokens(self) -> int:
         return self._max_answer_tokens
 
-    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+    def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
         lines = [f"Goal: {' '.join(goal.split())}", page_text(seen, self._limits), past_text(turns, seen, self._limits)]
         ids = self._tokenizer.encode("\n".join([*(line for line in lines if line), "Act:"]))
         return Prompt(token_ids=np.array(ids, np.int32), images=())
@@ -150,7 +151,7 @@ def _line(element: Element, limits: PageLimits) -> str:
     return " ".join(part for part in parts if part)
 
 
-def past_text(turns: Sequence[Turn], seen: Observation, limits: PageLimits) -> str:
+def past_text(turns: Sequence[Past], seen: Observation, limits: PageLimits) -> str:
     """The last actions by label, since numbers change from page to page, and what the last one came to."""
     recent = turns[-limits.actions :] if limits.actions else ()
     lines = [f"Past: {'; '.join(_brief(t.action, t.observation) for t in recent)}"] if recent else []

@@ -12,8 +12,9 @@ from cairn.codecs.text import PageLimits, TextTokenizer, page_text, past_text
 from cairn.codecs.text_grammar import format_action, parse_action
 from cairn.data.action import Action, Invalid
 from cairn.data.observation import Observation
-from cairn.data.trajectory import Prompt, Turn
+from cairn.data.trajectory import Prompt
 from cairn.errors import ConfigError
+from cairn.ports import Past
 
 _ACTION = re.compile(r"<action>(?P<line>.*?)</action>", re.DOTALL)
 _SHAPE = "answer with <think>…</think><action>…</action>"
@@ -77,7 +78,7 @@ class ThinkingCodec:
     def max_answer_tokens(self) -> int:
         return self._max_answer_tokens
 
-    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+    def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
         images = ()
         parts = [f"Goal: {goal.strip()}", page_text(seen, self._limits), past_text(turns, seen, self._limits)]
         if self._screenshot is not None:

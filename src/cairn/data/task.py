@@ -60,7 +60,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromSnapshot:
-    """Start in a saved state of a live session."""
+    """Start in a saved state of a live session. What was done before belongs to the prompt: `Session.history`."""
 
     id: SnapshotId
 

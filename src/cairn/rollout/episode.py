@@ -9,10 +9,11 @@ import numpy as np
 
 from cairn.data.action import Invalid
 from cairn.data.observation import Observation
+from cairn.data.snapshot import Deed
 from cairn.data.task import Recorded, RolloutPlan
 from cairn.data.trajectory import Completion, Ending, Evidence, Prompt, Seconds, Trajectory, Turn
 from cairn.errors import BoundaryError, EngineError, SessionError
-from cairn.ports import Clock, Codec, Engine, Event, EventSink, Sampling, Session, SessionFactory, Step
+from cairn.ports import Clock, Codec, Engine, Event, EventSink, ResumedSession, Sampling, Session, SessionFactory, Step
 from cairn.rollout.waiting import bounded, finish
 
 
@@ -85,6 +86,7 @@ class _Episode:
     sibling: int
     attempt: int
     goal: str = ""
+    before: tuple[Deed, ...] = ()  # what was done before the session began
     turns: list[Turn] = field(default_factory=list[Turn])
     sampled: int = 0
     invalid: int = 0
@@ -120,6 +122,7 @@ class _Episode:
         self.deadline = clock.now() + limits.episode_seconds
         try:
             self.goal = session.goal
+            self.before = tuple(session.history) if isinstance(session, ResumedSession) else ()
             ending = await self._take_turns(session)
             async with self._outside(SessionError, "evidence"):
                 return ending, await session.evidence()
@@ -167,7 +170,7 @@ class _Episode:
     async def _ask(self, seen: Observation) -> Turn:
         """Prompt, sample, parse; the turn is recorded before it is performed, so that no sampled token is lost."""
         runner, index = self.runner, len(self.turns)
-        prompt = runner.codec.prompt(self.goal, tuple(self.turns), seen)
+        prompt = runner.codec.prompt(self.goal, (*self.before, *self.turns), seen)
         completion = await self._sample(prompt, index)
         self.sampled += completion.token_ids.shape[0]
         if completion.truncated:  # half an answer is no answer

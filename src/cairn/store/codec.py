@@ -5,6 +5,7 @@ from typing import cast
 
 import numpy as np
 
+from cairn.data.action_json import dump_action, dump_tagged, kind_of, load_action, load_tagged
 from cairn.data.ids import ElementId, GroupId, ImageId, SnapshotId, TemplateId
 from cairn.data.observation import Box, Element, Observation
 from cairn.data.task import FromSnapshot, Purpose, Recorded, RolloutPlan, Root, Split, Start, Task, Template
@@ -22,7 +23,6 @@ from cairn.data.trajectory import (
     Turn,
 )
 from cairn.errors import InvariantError, StoreError
-from cairn.store.actions import dump_action, dump_tagged, kind_of, load_action, load_tagged
 from cairn.store.rows import SCHEMA_VERSION, ElementRow, GroupRow, SeenRow, TrajectoryRow, TurnRow
 
 

@@ -12,7 +12,7 @@ from cairn.data.ids import ElementId, PolicyVersion
 from cairn.data.observation import Observation
 from cairn.data.sample import Batch
 from cairn.data.trajectory import Completion, Prompt, Trajectory, Turn
-from cairn.ports import LearnerStep, Sampling
+from cairn.ports import LearnerStep, Past, Sampling
 from cairn.testing.faults import Call, Fault, strike
 from cairn.testing.scripted import WORDS
 
@@ -52,15 +52,15 @@ class ScriptedCodec:
     def max_answer_tokens(self) -> int:
         return self._max_answer_tokens
 
-    def prompt(self, goal: str, turns: Sequence[Turn], seen: Observation) -> Prompt:
+    def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
         page = " ".join(f"{e.label}={e.value}" for e in seen.elements)
         shown = _encode(f"{page} {seen.message}")
         images = (seen.image,) if self._images and seen.image is not None else ()
         if images:
             shown = np.concatenate([np.array([IMAGE], np.int32), shown])
-        if not (self._extend and turns):
+        last = turns[-1] if turns else None
+        if not (self._extend and isinstance(last, Turn)):  # what was done before a snapshot has no tokens
             return Prompt(token_ids=np.concatenate([_encode(goal), shown]), images=images)
-        last = turns[-1]
         return Prompt(
             token_ids=np.concatenate([last.prompt.token_ids, last.completion.token_ids, shown]),
             images=last.prompt.images + images,

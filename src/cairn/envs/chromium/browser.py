@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable
+import socket
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
 from cairn.envs.chromium.connection import Connection
 from cairn.envs.chromium.discovery import BrowserBinary, Channel
 from cairn.envs.chromium.frames import DrawnFreely, DrawnOnCommand, FrameClock, Frames
-from cairn.envs.chromium.page import Page
+from cairn.envs.chromium.page import Page, PageState
 from cairn.envs.chromium.process import Supervised, spawn
 from cairn.errors import SessionError, SessionTimeoutError
 
@@ -36,13 +38,37 @@ _ON_COMMAND = (
     "--enable-begin-frame-control", "--run-all-compositor-stages-before-draw", "--disable-threaded-animation",
     "--disable-threaded-scrolling", "--disable-checker-imaging", "--disable-new-content-rendering-timeout",
 )  # fmt: skip
+# Of several flags --disable-features the last alone counts
+_FEW_PROCESSES = (
+    "--no-zygote", "--in-process-gpu", "--enable-features=NetworkServiceInProcess2",
+    "--disable-features=StorageServiceOutOfProcess,Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,"
+    "AcceptCHFrame,ScriptStreaming,ScriptStreamingForNonHTTP,WebRtcHWDecoding,AudioServiceOutOfProcess",
+)  # fmt: skip
 _FREELY = ("--headless=new", "--disable-gpu-vsync", "--disable-frame-rate-limit")
+
+
+class Holder(Protocol):
+    """What a browser's processes live in: a supervised process group, or a container."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that all others descend from."""
+        ...
+
+    @property
+    def scratch(self) -> Path:
+        """The directory that lives as long as they do."""
+        ...
+
+    async def end(self) -> None:
+        """Kill them, and wait until nothing is left of them and their files. Idempotent."""
+        ...
 
 
 class Browser:
     """A running browser. What fails is a `SessionError`; its death fails all that waits on it at once."""
 
-    def __init__(self, *, binary: BrowserBinary, process: Supervised, connection: Connection) -> None:
+    def __init__(self, *, binary: BrowserBinary, process: Holder, connection: Connection) -> None:
         self._binary = binary
         self._process = process
         self._connection = connection
@@ -65,6 +91,28 @@ class Browser:
             await process.end()
             raise
         return browser
+
+    @classmethod
+    async def joined(
+        cls, *, binary: BrowserBinary, holder: Holder, client: socket.socket, describe_end: Callable[[], str]
+    ) -> "Browser":
+        """A browser that runs already and speaks through a socket. On failure the holder ends."""
+        try:
+            connection = await Connection.over(client, describe_end=describe_end)
+            browser = cls(binary=binary, process=holder, connection=connection)
+            await connection.call("Browser.getVersion", seconds=_START_SECONDS)
+        except BaseException:
+            await holder.end()
+            raise
+        return browser
+
+    async def detach(self) -> None:
+        """Leave it as it is; no command may be under way. `attach` comes back."""
+        await self._connection.detach()
+
+    async def attach(self, client: socket.socket) -> None:
+        """Come back to the same browser."""
+        await self._connection.attach(client)
 
     @property
     def ended(self) -> asyncio.Future[str]:
@@ -99,17 +147,22 @@ class Browser:
         target = (await self._connection.call("Target.createTarget", wanted))["targetId"]
         attached = await self._connection.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = str(attached["sessionId"])
-        frames: Frames = (
-            DrawnOnCommand(connection=self._connection, session=session, clock=self._clock)
-            if on_command
-            else DrawnFreely(connection=self._connection, session=session)
-        )
-        page = Page(connection=self._connection, session=session, target=target, frames=frames)
+        page = Page(connection=self._connection, session=session, target=target, frames=self._frames(session))
         await page.prepare(script=f"{self._world}\n{script}")
         if not on_command:
             metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
             await self._connection.call("Emulation.setDeviceMetricsOverride", metrics, session=session)
         return page
+
+    def page_in(self, state: PageState) -> Page:
+        """A tab that this browser has already, as another driver left it."""
+        frames = self._frames(state.session, ticks=state.ticks)
+        return Page(connection=self._connection, session=state.session, target=state.target, frames=frames, state=state)
+
+    def _frames(self, session: str, *, ticks: float = 0.0) -> Frames:
+        if self._binary.channel is Channel.SHELL:
+            return DrawnOnCommand(connection=self._connection, session=session, clock=self._clock, ticks=ticks)
+        return DrawnFreely(connection=self._connection, session=session)
 
     async def close_page(self, page: Page) -> None:
         """Close a tab."""
@@ -139,13 +192,24 @@ class Browser:
         ticks = sum(int(fields[11]) + int(fields[12]) for pid, fields in _stats() if pid in wanted)
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    async def end(self) -> None:
+        """End it without asking. Idempotent; nothing is left of its processes and files."""
+        self._connection.close()
+        await self._process.end()
+
     async def close(self) -> None:
         """Ask it to end, then insist. Idempotent; nothing is left of its processes and files."""
         if not self.ended.done():
             with contextlib.suppress(SessionError, SessionTimeoutError):
                 await self._connection.call("Browser.close", seconds=_CLOSE_SECONDS)
-        self._connection.close()
-        await self._process.end()
+        await self.end()
+
+
+def contained_command(binary: BrowserBinary) -> list[str]:
+    """How a browser is started in a container: in as few processes as it can do with, for there they are saved."""
+    flags = [flag.replace("{scratch}", "/tmp") for flag in (*_FLAGS, *_FEW_PROCESSES)]  # noqa: S108 - inside the container
+    on_command = _ON_COMMAND if binary.channel is Channel.SHELL else _FREELY
+    return [str(binary.path), *flags, *on_command, "--no-sandbox", "--disable-dev-shm-usage", "about:blank"]
 
 
 def _command(binary: BrowserBinary, flags: Iterable[str]) -> list[str]:

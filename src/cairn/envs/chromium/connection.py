@@ -1,8 +1,9 @@
-"""The DevTools protocol over a pair of pipes: JSON messages that end in a zero byte."""
+"""The DevTools protocol over a pair of pipes or a socket: JSON messages that end in a zero byte."""
 
 import asyncio
 import json
 import os
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ class Connection(asyncio.Protocol):
         self._handlers: dict[tuple[str | None, str], Handler] = {}
         self._reader: asyncio.BaseTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
+        self._detached: asyncio.Future[None] | None = None  # pending while the other side is being left
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Resolves to the reason once the browser can no longer be reached."""
 
@@ -36,6 +38,32 @@ class Connection(asyncio.Protocol):
         writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(to_browser, "wb", buffering=0))
         connection._reader, connection._writer = reader, writer
         return connection
+
+    @classmethod
+    async def over(cls, client: socket.socket, *, describe_end: Callable[[], str]) -> "Connection":
+        """Take over a connected socket."""
+        connection = cls(describe_end=describe_end)
+        await connection.attach(client)
+        return connection
+
+    async def attach(self, client: socket.socket) -> None:
+        """Speak through this socket from now on: to the browser as it was when `detach` left it."""
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=client)
+        self._reader = self._writer = transport
+        self._detached = None
+
+    async def detach(self, *, seconds: float = 5.0) -> None:
+        """Leave the browser, which stays as it is, with nothing said or heard by halves. No command may be waiting."""
+        if self._waiting or self.ended.done() or self._writer is None:
+            raise SessionError("the browser cannot be left: " + (self._reason() if self.ended.done() else "it is busy"))
+        self._detached = asyncio.get_running_loop().create_future()
+        self._writer.write_eof()
+        self._writer = None
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._detached)
+        except TimeoutError as error:
+            raise SessionTimeoutError(f"waited {seconds:g} s for the browser's box to let go") from error
 
     # ── asyncio.Protocol ──────────────────────────────────────────────────────
 
@@ -52,8 +80,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail whatever still waits: the browser is gone."""
-        del exc
-        self._finish(self._describe_end())
+        if self._detached is None or self._buffer or exc is not None:
+            self._finish(self._describe_end())
+        if self._detached is not None and not self._detached.done():
+            self._detached.set_result(None)
 
     # ── calls ─────────────────────────────────────────────────────────────────
 

@@ -35,6 +35,11 @@ class Frames(Protocol):
         """What the page looks like now, as PNG; empty where the browser gives none."""
         ...
 
+    @property
+    def ticks(self) -> float:
+        """Time of the last frame, in ms; 0 where nobody but the browser keeps it."""
+        ...
+
 
 class FrameClock:
     """Frame times of one browser; they rise strictly over all of its pages, which take turns."""
@@ -42,6 +47,15 @@ class FrameClock:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self._ticks = asyncio.get_running_loop().time() * 1000.0
+
+    @property
+    def ticks(self) -> float:
+        """The last frame's time, in ms."""
+        return self._ticks
+
+    def advance(self, ticks: float) -> None:
+        """Go on from another clock's time where it is later: frame times never go back."""
+        self._ticks = max(self._ticks, ticks)
 
     def tick(self) -> float:
         """The next frame's time, in ms."""
@@ -52,10 +66,15 @@ class FrameClock:
 class DrawnOnCommand:
     """Frames under BeginFrameControl."""
 
-    def __init__(self, *, connection: Connection, session: str, clock: FrameClock) -> None:
+    def __init__(self, *, connection: Connection, session: str, clock: FrameClock, ticks: float = 0.0) -> None:
         self._connection = connection
         self._session = session
         self._clock = clock
+        clock.advance(ticks)
+
+    @property
+    def ticks(self) -> float:
+        return self._clock.ticks
 
     async def _draw(self, *, picture: bool) -> bytes:
         async with self._clock.lock:
@@ -109,6 +128,10 @@ class DrawnFreely:
     async def pump(self, waited: Awaitable[T], *, patience: float = PATIENCE) -> T:
         del patience
         return await waited
+
+    @property
+    def ticks(self) -> float:
+        return 0.0
 
     async def screenshot(self) -> bytes:
         reply = await self._connection.call("Page.captureScreenshot", _PICTURE, session=self._session, seconds=15.0)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from cairn.envs.chromium.connection import Connection, Reply
@@ -23,19 +24,32 @@ _PICTURE_SECONDS = 10.0
 _EVALUATE_SECONDS = 15.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageState:
+    """What another driver of the same tab must know: the rest is in the browser."""
+
+    target: str
+    session: str
+    document: str
+    pointer: tuple[float, float]
+    ticks: float  # of the last frame
+
+
 class Page:
     """A tab of a browser, used by one session at a time. Coordinates are CSS pixels of its viewport."""
 
-    def __init__(self, *, connection: Connection, session: str, target: str, frames: Frames) -> None:
+    def __init__(
+        self, *, connection: Connection, session: str, target: str, frames: Frames, state: PageState | None = None
+    ) -> None:
         self.target = target
         self.session = session
         self._connection = connection
         self._frames = frames
         self._pending: dict[str, str] = {}  # the document that asked, by request
-        self._document = ""
+        self._document = "" if state is None else state.document
         self.traffic = 0
         """Requests begun and ended so far."""
-        self.pointer = (0.0, 0.0)
+        self.pointer = (0.0, 0.0) if state is None else state.pointer
         """Where the mouse was last sent."""
         self._idle = asyncio.Event()
         self._idle.set()
@@ -50,6 +64,18 @@ class Page:
             "Network.loadingFailed": self._on_request_end,
         }.items():
             connection.subscribe(session, method, handler)
+
+    def state(self) -> PageState:
+        """What `Browser.page_in` needs to drive this tab from elsewhere. Nothing may be under way."""
+        if self._pending or self.broken:
+            raise SessionError("the page cannot be saved: " + ("it is broken" if self.broken else "it is loading"))
+        return PageState(
+            target=self.target,
+            session=self.session,
+            document=self._document,
+            pointer=self.pointer,
+            ticks=self._frames.ticks,
+        )
 
     def send(self, method: str, parameters: Reply | None = None) -> asyncio.Future[Reply]:
         """Send a command of this page now."""

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from cairn.errors import SessionError, SetupError
 
-PREFIX = "cairn-"
-_OWNER = "owner.pid"
 _LOG = "stderr.log"
 _TAIL_BYTES = 4000
 _LONGEST_TMPDIR = 60
@@ -118,35 +116,6 @@ def _temporary(scratch: Path) -> Path:
     """Where the program puts its sockets: their paths have a limit of some hundred characters."""
     inside = scratch / "tmp"
     return inside if len(str(inside)) <= _LONGEST_TMPDIR else Path(tempfile.gettempdir())
-
-
-def make_root() -> Path:
-    """A new directory for this process's scratch data; those that dead processes left are removed first."""
-    base = Path(tempfile.gettempdir())
-    sweep(base)
-    try:
-        root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-        (root / _OWNER).write_text(f"{os.getpid()} {_started(os.getpid())}", encoding="ascii")
-    except OSError as error:
-        raise SetupError(f"cannot write to {base}: {error.strerror}; set TMPDIR to a writable directory") from error
-    return root
-
-
-def sweep(base: Path) -> None:
-    """Remove the roots below `base` whose owner is gone. Anything without our owner file is left alone."""
-    for owner in base.glob(f"{PREFIX}*/{_OWNER}"):
-        with contextlib.suppress(OSError, ValueError):
-            pid, started = owner.read_text(encoding="ascii").split()
-            if _started(int(pid)) != started:
-                shutil.rmtree(owner.parent, ignore_errors=True)
-
-
-def _started(pid: int) -> str:
-    """When a process started, in clock ticks since boot; empty where there is none. Tells a reused pid apart."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
 
 
 def _high_pipe() -> tuple[int, int]:

@@ -13,7 +13,6 @@ from cairn.envs.chromium.browser import Browser
 from cairn.envs.chromium.discovery import Channel, find_browser
 from cairn.envs.chromium.page import Page
 from cairn.envs.chromium.pool import BrowserPool, Lease, PoolLimits
-from cairn.envs.chromium.process import make_root
 from cairn.envs.miniwob.accessibility import accessibility_tree
 from cairn.envs.miniwob.experts.tasks import EXPERT_TASKS
 from cairn.envs.miniwob.pages import (
@@ -27,6 +26,7 @@ from cairn.envs.miniwob.pages import (
 from cairn.envs.miniwob.session import MiniwobSession
 from cairn.errors import ConfigError
 from cairn.ports import BlobStore
+from cairn.scratch import make_root
 
 NAME = "miniwob"
 
@@ -92,6 +92,21 @@ class MiniwobEnvironment:
         if name not in registered_tasks():
             raise ConfigError(f"{NAME} has no task {name!r}; `cairn env tasks {NAME}` lists them")
         return await self._opened(name, url=page_url(name), seed=task.seed)
+
+    @property
+    def uncovered(self) -> Sequence[str]:
+        """What an exported state leaves out: nothing, for pages have no time, network or storage but their own."""
+        return ()
+
+    async def import_state(self, task: Task, state: bytes) -> MiniwobSession:
+        """A session that has done again, without pictures, what another one did."""
+        session = await self.open(task, start=Root())
+        try:
+            await session.repeat(state)
+        except BaseException:
+            await session.close()
+            raise
+        return session
 
     async def open_target(self, target: Box) -> MiniwobSession:
         """A page for proving coordinates; see `CalibratedEnvironment`."""

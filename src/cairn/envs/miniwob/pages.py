@@ -44,9 +44,9 @@ def registered_tasks() -> tuple[str, ...]:
     return tuple(sorted(name for name in set(_REGISTERED.findall(text)) if (pages / f"{name}.html").is_file()))
 
 
-def page_url(task: str) -> str:
-    """The task's page as a file URL."""
-    return (html_directory() / f"{task}.html").as_uri()
+def page_url(task: str, *, pages: Path | None = None) -> str:
+    """The task's page as a file URL; `pages` is where the wheel's pages are, unless in the wheel."""
+    return ((pages or html_directory()) / f"{task}.html").as_uri()
 
 
 def target_url(target: Box) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from cairn.data.action import (
@@ -20,10 +21,11 @@ from cairn.data.action import (
     Type,
     Wait,
 )
+from cairn.data.action_json import dump_tagged, load_tagged
 from cairn.data.ids import ElementId, ImageId, SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.trajectory import Evidence
-from cairn.envs.chromium.page import Page
+from cairn.envs.chromium.page import Page, PageState
 from cairn.envs.miniwob.hand import Hand, wait_ms
 from cairn.envs.miniwob.observe import digest_of, elements_of, screen_of
 from cairn.envs.miniwob.pages import HEIGHT, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, WIDTH, expert_script
@@ -31,9 +33,20 @@ from cairn.errors import SessionError
 from cairn.ports import BlobStore, Step
 
 _LOOKS = 10  # at most, at a page that goes on loading
-_REMINDERS = 2  # a page may go to and fro under the pointer for ever
+_REMINDERS = 2  # a page may go back and forth under the pointer for ever
 _CLOSED = "the session is closed"
 _Look = tuple[bytes, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """What another session of the same page must know: the rest is in the page."""
+
+    goal: str
+    message: str
+    expert_ready: bool
+    stirred: bool
+    page: PageState
 
 
 class MiniwobSession:
@@ -60,6 +73,8 @@ class MiniwobSession:
         self._message = ""
         self._expert_ready = False
         self._closed = False
+        self._performed: list[tuple[Action, bool]] = []  # each with whether the expert was asked before it
+        self._asked = False
         self._stirred = True  # a frame is due before the page looks as it will
         self._picture = b""
         self._image: ImageId | None = None
@@ -71,6 +86,22 @@ class MiniwobSession:
         await self._page.navigate(self._url)
         await self._page.requests_done()
         self._goal = str(await self._page.evaluate(f"__cairn.start({seed})"))
+
+    def resume(self, state: SessionState) -> None:
+        """Go on where another session of this page stopped, instead of `begin`."""
+        self._goal, self._message = state.goal, state.message
+        self._expert_ready, self._stirred = state.expert_ready, state.stirred
+
+    def state(self) -> SessionState:
+        """For `resume`."""
+        self._check_open()
+        return SessionState(
+            goal=self._goal,
+            message=self._message,
+            expert_ready=self._expert_ready,
+            stirred=self._stirred,
+            page=self._page.state(),
+        )
 
     @property
     def goal(self) -> str:
@@ -93,6 +124,8 @@ class MiniwobSession:
     async def act(self, action: Action) -> Step:
         """Perform `action` and let the page's timers run until it is quiet."""
         self._check_open()
+        self._performed.append((action, self._asked))
+        self._asked = False
         self._message = await self._hand.perform(action)
         if isinstance(action, Answer | Finish):
             return Step(done=True)
@@ -109,6 +142,26 @@ class MiniwobSession:
         done, reward = cast("tuple[bool, float]", await self._page.evaluate("__cairn.judged()"))
         return Evidence(done=done, raw_reward=float(reward), state=state)
 
+    async def export_state(self) -> bytes:
+        """The actions performed so far: under the page's clock and seed they lead to the same state again.
+
+        Where the expert was asked, it will be asked again: some keep in mind what they have done.
+        """
+        self._check_open()
+        return json.dumps([(dump_tagged(action), asked) for action, asked in self._performed]).encode()
+
+    async def repeat(self, state: bytes) -> None:
+        """Do what `export_state` told of, without pictures. The session has only just begun."""
+        try:
+            actions = [(load_tagged(tagged), bool(asked)) for tagged, asked in json.loads(state)]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SessionError(f"the saved actions are damaged: {error}") from error
+        for action, asked in actions:
+            await self._look(picture=False)  # numbers the elements, as the observation before it did
+            if asked:
+                await self.expert_action()
+            await self.act(action)
+
     async def snapshot(self) -> SnapshotId | None:
         """A page cannot be saved by itself."""
         return None
@@ -119,6 +172,7 @@ class MiniwobSession:
         if not self._expert_ready:
             await self._page.evaluate(f"window.__cairnMemory={{}};window.__cairnNodes=[];{expert_script()}\n;0")
             self._expert_ready = True
+        self._asked = True
         name = json.dumps(self._task)
         command = await self._page.evaluate(_ASK % name)
         return None if command is None else _action_of(cast("_Command", command))

@@ -1,0 +1,106 @@
+"""MiniWoB++ in containers: the same sessions, each in a container of its own that can be saved whole."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from cairn.data.task import Task
+from cairn.envs.chromium.browser import Browser, contained_command
+from cairn.envs.chromium.discovery import BrowserBinary, Channel
+from cairn.envs.chromium.page import Page, PageState
+from cairn.envs.miniwob.pages import VIEWPORT_HEIGHT, VIEWPORT_WIDTH, html_directory, page_script, page_url
+from cairn.envs.miniwob.session import MiniwobSession, SessionState
+from cairn.errors import SessionError
+from cairn.ports import BlobStore, Container
+
+T = TypeVar("T")
+_PAGES = Path("/srv/site/miniwob")
+_BINARY = BrowserBinary(path=Path("/usr/lib/chromium/chromium-headless-shell"), channel=Channel.SHELL)
+_TAB = TypeAdapter(PageState)
+_SESSION = TypeAdapter(SessionState)
+
+
+class ContainedMiniwobSession(MiniwobSession):
+    """A session whose container can be saved: `leave` it, save the container, `rejoin` it."""
+
+    container: Container
+    browser: Browser
+
+    async def leave(self) -> bytes:
+        """Let go of the container; what `resume_in` needs beside the saved container."""
+        state = self.state()
+        await self.browser.detach()
+        return _SESSION.dump_json(state)
+
+    async def rejoin(self) -> None:
+        """Come back to the container after `leave`."""
+        await self.browser.attach(await self.container.connect())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiniwobContainers:
+    """How containers serve MiniWoB++."""
+
+    blobs: BlobStore | None
+
+    @property
+    def command(self) -> list[str]:
+        """Starts the browser in a container."""
+        return contained_command(_BINARY)
+
+    @property
+    def site(self) -> Path:
+        """What a container has at /srv/site."""
+        return html_directory().parent
+
+    async def prepare(self, container: Container) -> bytes:
+        """A tab in a container that has just started, ready for a task, and left."""
+        browser = await _joined(container)
+        page = await browser.new_page(width=VIEWPORT_WIDTH, height=VIEWPORT_HEIGHT, script=page_script())
+        state = page.state()
+        await browser.detach()
+        return _TAB.dump_json(state)
+
+    async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedMiniwobSession:
+        """A session at the task's root, in a container (or a copy of one) that was prepared."""
+        browser = await _joined(container)
+        session = self._session(container, browser, browser.page_in(_read(_TAB, prepared)), task)
+        await session.begin(task.seed)
+        return session
+
+    async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedMiniwobSession:
+        """A session in a copy of a container that another session has left."""
+        state = _read(_SESSION, left)
+        browser = await _joined(container)
+        session = self._session(container, browser, browser.page_in(state.page), task)
+        session.resume(state)
+        return session
+
+    def _session(self, container: Container, browser: Browser, page: Page, task: Task) -> ContainedMiniwobSession:
+        name = task.template.id.partition("/")[2]
+        session = ContainedMiniwobSession(
+            page=page,
+            task=name,
+            url=page_url(name, pages=_PAGES),
+            blobs=self.blobs,
+            accessibility=None,
+            give_back=browser.end,
+        )
+        session.container, session.browser = container, browser
+        return session
+
+
+async def _joined(container: Container) -> Browser:
+    client = await container.connect()
+    return await Browser.joined(
+        binary=_BINARY, holder=container, client=client, describe_end=lambda: "the container ended"
+    )
+
+
+def _read(adapter: TypeAdapter[T], data: bytes) -> T:
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        raise SessionError(f"the saved session is damaged: {error.errors()[0]['msg']}") from error

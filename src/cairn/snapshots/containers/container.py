@@ -1,0 +1,165 @@
+"""One container, seen from outside: started or thawed, spoken to through a socket, frozen to files, ended."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn.errors import SessionError, SessionTimeoutError
+from cairn.snapshots.containers.cgroups import ControlGroup
+from cairn.snapshots.containers.criu import Criu
+
+SOCKET = "/tmp/agent.sock"  # noqa: S108 - inside the container
+NETWORK = 6
+"""The descriptor of the network namespace, for container.sh and what it runs."""
+
+_LIFELINE = 5
+_APPEAR_SECONDS = 20.0
+_END_SECONDS = 5.0
+_PAUSE = 0.002
+
+
+class Container:
+    """A running container. Ends when `end` is called or this process dies."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        supervisor: asyncio.subprocess.Process,
+        lifeline: int,
+        pid: int,
+        group: ControlGroup,
+        criu: Criu,
+    ) -> None:
+        self._criu = criu
+        self._group = group
+        self.scratch = folder
+        self.pid = pid
+        self._supervisor = supervisor
+        self._lifeline = lifeline
+
+    @classmethod
+    async def launch(
+        cls, *, folder: Path, arguments: Sequence[str], network: int, group: ControlGroup, criu: Criu
+    ) -> "Container":
+        """Run container.sh with `arguments`, and wait until process 1 is there. The folder is this container's own."""
+        (folder / "disk").mkdir(parents=True)
+        (folder / "root").mkdir()
+        ours, theirs = os.pipe()
+        try:
+            supervisor = await _spawn(arguments, lifeline=ours, network=network, log=folder / "container.log")
+        except BaseException:
+            os.close(theirs)
+            raise
+        finally:
+            os.close(ours)
+        try:
+            pid = await _appeared(folder, supervisor)
+            await asyncio.to_thread(group.adopt, pid)
+        except BaseException:
+            os.close(theirs)
+            await _ended(supervisor)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return cls(folder=folder, supervisor=supervisor, lifeline=theirs, pid=pid, group=group, criu=criu)
+
+    async def freeze(self, image: Path) -> None:
+        """Write it whole to the new folder `image`. It goes on, and nobody may be connected."""
+        await self._criu.dump(
+            pid=self.pid, supervisor=self._supervisor.pid, disk=self.scratch / "disk", image=image, group=self._group
+        )
+
+    async def connect(self) -> socket.socket:
+        """A client's end of the agent's socket."""
+        path = f"/proc/{self.pid}/root{SOCKET}"
+        try:
+            async with asyncio.timeout(_APPEAR_SECONDS):
+                while True:
+                    client = socket.socket(socket.AF_UNIX)
+                    client.setblocking(False)  # noqa: FBT003 - the socket's own signature
+                    try:
+                        client.connect(path)
+                    except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
+                        client.close()
+                        self._check_alive()
+                        await asyncio.sleep(_PAUSE)
+                    except OSError as error:
+                        client.close()
+                        raise SessionError(f"the container cannot be reached: {error}") from error
+                    else:
+                        return client
+        except TimeoutError as error:
+            raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for the container's agent to answer") from error
+
+    async def end(self) -> None:
+        """Kill everything in it, and wait until nothing is left. Idempotent."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        await _ended(self._supervisor)
+        self._group.kill()  # only where the supervisor was stopped by force is there anybody left
+        await asyncio.to_thread(self._group.remove)
+
+    def _check_alive(self) -> None:
+        if self._supervisor.returncode is not None or not Path(f"/proc/{self.pid}").exists():
+            inside = Path(f"/proc/{self._supervisor.pid}/root{self.scratch}/disk/files/tmp/agent.log")
+            raise SessionError(f"the container ended: {_tail(inside)}")
+
+
+async def _spawn(arguments: Sequence[str], *, lifeline: int, network: int, log: Path) -> asyncio.subprocess.Process:
+    def wire() -> None:
+        os.dup2(lifeline, 60)
+        os.dup2(network, 61)
+        os.dup2(60, _LIFELINE)
+        os.dup2(61, NETWORK)
+        os.closerange(7, 100)
+
+    with log.open("ab") as errors:
+        return await asyncio.create_subprocess_exec(
+            "nsenter",
+            f"--net=/proc/self/fd/{NETWORK}",
+            "unshare",
+            "--mount",
+            "--propagation=private",
+            "sh",
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            preexec_fn=wire,
+            close_fds=False,
+            start_new_session=True,
+        )
+
+
+async def _appeared(folder: Path, supervisor: asyncio.subprocess.Process) -> int:
+    """The number in the folder's `pid`, once it is there."""
+    try:
+        async with asyncio.timeout(_APPEAR_SECONDS):
+            while True:
+                with contextlib.suppress(OSError, ValueError):
+                    return int((folder / "pid").read_text(encoding="ascii"))
+                if supervisor.returncode is not None:
+                    raise SessionError(f"no container came up: {_tail(folder / 'container.log')}")
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError as error:
+        raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for a container's first process") from error
+
+
+async def _ended(supervisor: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await supervisor.wait()
+    except TimeoutError:
+        supervisor.kill()
+        await supervisor.wait()
+
+
+def _tail(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        return " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-400:] or "it said nothing"
+    return "it left no log"

@@ -1,0 +1,137 @@
+"""Where containers are started, frozen and thawed, and what they have in common: root file system, pages, settings."""
+
+import asyncio
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from cairn.errors import SetupError
+from cairn.snapshots.containers.cgroups import ControlGroup
+from cairn.snapshots.containers.container import NETWORK, SOCKET, Container
+from cairn.snapshots.containers.criu import Criu
+from cairn.snapshots.containers.network import new_network
+
+PREFIX = Path(os.environ.get("CAIRN_SNAPSHOTS", "/var/lib/cairn"))
+"""Where scripts/setup-snapshots installs."""
+
+_SITE = "/srv/site"
+_SYS_RESOURCE = 24
+_PLAIN_USER = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Of one container."""
+
+    disk: int = 256 << 20  # bytes of files that it writes, which lie in memory
+    memory: int = 1 << 30  # bytes, its files included
+    processes: int = 512  # threads included
+
+
+class Yard:
+    """Containers with one set of pages. `folder` is a tmpfs folder of this process's own."""
+
+    def __init__(
+        self, *, folder: Path, command: Sequence[str], site: Path, prefix: Path = PREFIX, limits: Limits | None = None
+    ) -> None:
+        """`command` starts the browser inside; `site` is what a container has at /srv/site."""
+        self._folder = folder
+        self._command = tuple(command)
+        self._site = site
+        self._prefix = prefix
+        self._rootfs = prefix / "rootfs" / "root"
+        self._version = prefix / "rootfs" / "VERSION"
+        self._criu = Criu(program=prefix / "criu" / "bin" / "criu")
+        self._limits = limits or Limits()
+        self._preparing = asyncio.Lock()
+        self._ready = False
+
+    @property
+    def build(self) -> str:
+        """What an image of today needs: the kernel, the root file system, the pages and how the browser is started."""
+        pages = _fingerprint(self._site)
+        return " ".join([os.uname().release, self._version.read_text(encoding="ascii").strip(), pages])
+
+    async def started(self) -> Container:
+        """A new container, whose browser has only just been started."""
+        user = _PLAIN_USER if _may_set_limits() else 0
+        agent = ["python3", "/srv/agent.py", SOCKET, _SITE, str(user)]
+        return await self._launched(self._folder_for_one(), "start", command=[*agent, "--", *self._command])
+
+    async def thawed(self, image: Path) -> Container:
+        """A new container in the state of an image."""
+        folder = self._folder_for_one()
+        command = self._criu.restore_arguments(folder=folder, image=image, network=NETWORK)
+        return await self._launched(folder, "restore", str(image), command=command)
+
+    def place(self, name: str) -> Path:
+        """A folder for an image that lives no longer than this yard."""
+        return self._folder / "images" / name
+
+    def close(self) -> None:
+        """Remove what containers had in common. Idempotent; containers must have ended."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._ready = False
+
+    def _folder_for_one(self) -> Path:
+        return self._folder / "containers" / secrets.token_hex(4)
+
+    async def _launched(self, folder: Path, mode: str, *image: str, command: Sequence[str]) -> Container:
+        async with self._preparing:
+            await asyncio.to_thread(self._prepare)
+        roots = f"{self._folder / 'layer'}:{self._rootfs}"
+        script, run = str(self._folder / "container.sh"), str(self._folder / "run")
+        limits = self._limits
+        arguments = [script, mode, str(folder), roots, str(limits.disk), run, *image, "--", *command]
+        group = ControlGroup.make(memory=limits.memory, processes=limits.processes)
+        network = new_network()
+        try:
+            return await Container.launch(
+                folder=folder, arguments=arguments, network=network, group=group, criu=self._criu
+            )
+        except BaseException:
+            group.kill()
+            await asyncio.to_thread(group.remove)
+            raise
+        finally:
+            os.close(network)
+
+    def _prepare(self) -> None:
+        if self._ready:
+            return
+        if not self._rootfs.is_dir() or not self._criu.program.is_file():
+            raise SetupError(f"there is no criu or no root file system in {self._prefix}: run scripts/setup-snapshots")
+        layer = self._folder / "layer" / "srv"
+        layer.mkdir(parents=True)
+        (self._folder / "run").mkdir()
+        package = files("cairn.snapshots.containers")
+        for name, place in (("agent.py", layer / "agent.py"), ("container.sh", self._folder / "container.sh")):
+            with as_file(package.joinpath(name)) as source:
+                shutil.copyfile(source, place)
+        shutil.copytree(self._site, layer / "site")
+        for path in (self._folder / "layer").rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        (self._folder / "layer").chmod(0o755)
+        self._ready = True
+
+
+def _may_set_limits() -> bool:
+    """Whether criu can save the processes of another user."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> _SYS_RESOURCE & 1)
+    return False
+
+
+def _fingerprint(site: Path) -> str:
+    """Of the files' names and sizes."""
+    described = hashlib.sha256()
+    for path in sorted(site.rglob("*")):
+        if path.is_file():
+            described.update(f"{path.relative_to(site)} {path.stat().st_size}\n".encode())
+    return described.hexdigest()[:12]

@@ -1,0 +1,54 @@
+"""States as the environment itself describes them: cheap where it can, and never more than it covers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn.data.ids import SnapshotId
+from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.task import Root, Task
+from cairn.errors import SessionError
+from cairn.ports import PortableEnvironment, PortableSession, Session
+
+
+class NativeStore:
+    """Implements `SnapshotStore` over a `PortableEnvironment`; one file for each state."""
+
+    kind = StoreKind.NATIVE
+    build = ""
+
+    def __init__(self, environment: PortableEnvironment, *, folder: Path) -> None:
+        self._environment = environment
+        self._folder = folder
+
+    async def open_root(self, task: Task) -> Session:
+        return await self._environment.open(task, start=Root())
+
+    async def save(self, session: Session, snapshot: SnapshotId, *, history: Sequence[Deed]) -> int:
+        del history
+        if not isinstance(session, PortableSession):
+            raise SessionError(f"{self._environment.name} exports no states of its sessions")
+        state = await session.export_state()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            fresh = self._path(snapshot).with_suffix(".new")
+            fresh.write_bytes(state)
+            fresh.replace(self._path(snapshot))
+        except OSError as error:
+            raise SessionError(f"the state could not be written to {self._folder}: {error.strerror}") from error
+        return len(state)
+
+    async def open(self, snapshot: Snapshot) -> Session:
+        try:
+            state = self._path(snapshot.id).read_bytes()
+        except OSError as error:
+            raise SessionError(f"the state of snapshot {snapshot.id} cannot be read: {error}") from error
+        return await self._environment.import_state(snapshot.task, state)
+
+    async def remove(self, snapshot: SnapshotId) -> None:
+        self._path(snapshot).unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        return
+
+    def _path(self, snapshot: SnapshotId) -> Path:
+        return self._folder / f"{snapshot}.state"
