@@ -41,9 +41,7 @@ class Shelf:
         try:
             text = path.read_text(encoding="utf-8")
         except (FileNotFoundError, ValueError):
-            raise ConfigError(
-                f"there is no snapshot {wanted!r}; `cairn snapshot list` shows those that there are"
-            ) from None
+            raise ConfigError(f"there is no snapshot {wanted!r} in {self._folder}") from None
         try:
             return _load(text)
         except (ValidationError, KeyError, TypeError, ValueError) as error:

@@ -91,12 +91,6 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
-def abandoned(root: Path = _ROOT) -> list[Path]:
-    """Groups of containers that have ended without a trace: those of ours that have no members."""
-    found = [path for pattern in (f"{PREFIX}*", f"*/{PREFIX}*") for path in root.glob(pattern)]
-    return [path for path in found if path.is_dir() and not _members(path)]
-
-
 def _members(folder: Path) -> list[str]:
     try:
         return (folder / "cgroup.procs").read_text(encoding="ascii").split()

@@ -36,7 +36,8 @@ class Criu:
             *_COMMON,
         ]  # fmt: skip
         for attempt in range(1, _ATTEMPTS + 1):
-            code, said = await _run(group.joining(command))  # an image of another group's tasks is restored for ever
+            # criu joins the group: an image of another group's tasks is never restored to the end
+            code, said = await _run(group.joining(command))
             if code == 0:
                 hook.unlink()
                 return attempt
