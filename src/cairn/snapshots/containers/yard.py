@@ -46,7 +46,7 @@ class Yard:
         self._prefix = prefix
         self._rootfs = prefix / "rootfs" / "root"
         self._version = prefix / "rootfs" / "VERSION"
-        self._criu = Criu(program=prefix / "criu" / "bin" / "criu")
+        self._criu = Criu(program=prefix / "criu" / "bin" / "criu", hook=folder / "hook.sh")
         self._limits = limits or Limits()
         self._preparing = asyncio.Lock()
         self._ready = False
@@ -95,7 +95,6 @@ class Yard:
                 folder=folder, arguments=arguments, network=network, group=group, criu=self._criu
             )
         except BaseException:
-            group.kill()
             await asyncio.to_thread(group.remove)
             raise
         finally:
@@ -110,9 +109,10 @@ class Yard:
         layer.mkdir(parents=True)
         (self._folder / "run").mkdir()
         package = files("cairn.snapshots.containers")
-        for name, place in (("agent.py", layer / "agent.py"), ("container.sh", self._folder / "container.sh")):
+        for name, place in (("agent.py", layer), ("container.sh", self._folder), ("hook.sh", self._folder)):
             with as_file(package.joinpath(name)) as source:
-                shutil.copyfile(source, place)
+                shutil.copyfile(source, place / name)
+        self._criu.hook.chmod(0o700)
         shutil.copytree(self._site, layer / "site")
         for path in (self._folder / "layer").rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
