@@ -25,6 +25,7 @@ UNFINISHED = ".new"
 
 _OWNER = "owner.pid"
 _BEFORE = ("number", "start")  # what earlier versions wrote there
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _MARK = re.compile(r"(?<![0-9])(\d+)-(\d+)-(\d+)(?![0-9])")
 
 
@@ -46,6 +47,19 @@ def is_gone(owner: str) -> bool:
     return int(namespace) == _numbered_in() and _started(int(pid)) != started
 
 
+def unfinished_name(name: str) -> str:
+    """What a file or folder is called until it is whole, and again once it is being removed."""
+    return f"{name}.{mark()}{UNFINISHED}"
+
+
+def unfinished(folder: Path) -> Iterator[tuple[Path, str]]:
+    """What dead processes have not finished in a folder, with their marks."""
+    for path in folder.glob(f"*{UNFINISHED}"):
+        owner = mark_in(path.name)
+        if owner and is_gone(owner):
+            yield path, owner
+
+
 def make_root(base: Path | None = None) -> Path:
     """A new directory for this process's scratch data, below `base` (default: the directory for temporary files).
 
@@ -53,8 +67,8 @@ def make_root(base: Path | None = None) -> Path:
     """
     base = base or Path(tempfile.gettempdir())
     sweep(base)
-    fresh = base / f"{PREFIX}{mark()}-{secrets.token_hex(4)}{UNFINISHED}"
     root = base / f"{PREFIX}{secrets.token_hex(4)}"  # short: sockets lie below it, whose paths have a limit
+    fresh = base / unfinished_name(root.name)
     try:
         fresh.mkdir(mode=0o700)
         (fresh / _OWNER).write_text(mark().replace("-", " "), encoding="ascii")
@@ -66,15 +80,38 @@ def make_root(base: Path | None = None) -> Path:
 
 
 def sweep(base: Path) -> None:
-    """Remove the roots below `base` whose owner is gone. Anything without an owner's mark is left alone."""
+    """Remove the roots below `base` whose owner is gone. Anything without an owner's mark is left alone.
+
+    So is one that something is mounted in: what is mounted is not ours to remove.
+    """
     for root, _ in abandoned(base):
-        shutil.rmtree(root, ignore_errors=True)
+        if not mounts_in(root):
+            remove_all(root)
+
+
+def mounts_in(folder: Path) -> list[Path]:
+    """What this process sees mounted in a folder or at it, the innermost first."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return []  # not Linux
+    places = [Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split()[4])) for line in lines]
+    return sorted((place for place in places if place.is_relative_to(folder)), reverse=True)
+
+
+def remove_all(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it, as far as that is possible. Idempotent."""
+    if path.is_symlink() or not path.is_dir():
+        with contextlib.suppress(OSError):
+            path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def abandoned(base: Path) -> Iterator[tuple[Path, str]]:
-    """The roots below `base` whose owner is gone, with its mark; those that it had not finished are among them."""
+    """The roots below `base` whose owner is gone, with its mark."""
     for root in base.glob(f"{PREFIX}*"):
-        owner = mark_in(root.name) or _owner_of(root)
+        owner = mark_in(root.name) if root.name.endswith(UNFINISHED) else _owner_of(root)
         if owner and is_gone(owner):
             yield root, owner
 

@@ -1,6 +1,7 @@
 """States as images of whole containers: exact, and cheap to open many times at once."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -8,8 +9,9 @@ from typing import Protocol
 from cairn.data.ids import SnapshotId
 from cairn.data.snapshot import Deed, Snapshot, StoreKind
 from cairn.data.task import Task
-from cairn.errors import SessionError
+from cairn.errors import SessionError, boundary
 from cairn.ports import Container, Session
+from cairn.scratch import remove_all
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.yard import Yard
 
@@ -68,7 +70,8 @@ class CriuStore:
         fresh = await self._prepared()
         container = await self._yard.thawed(fresh)
         try:
-            return await self._environment.begin_in(container, (fresh / _LEFT).read_bytes(), task)
+            async with boundary(SessionError, "no session could be begun in a container"):
+                return await self._environment.begin_in(container, (fresh / _LEFT).read_bytes(), task)
         except BaseException:
             await container.end()
             raise
@@ -80,8 +83,11 @@ class CriuStore:
             left = await contained.leave()
             try:
                 await contained.container.freeze(image)
-            finally:
-                await contained.rejoin()
+            except BaseException:
+                with contextlib.suppress(SessionError):  # the container may have ended: what went wrong first is told
+                    await contained.rejoin()
+                raise
+            await contained.rejoin()
             (image / _LEFT).write_bytes(left)
         return self._images.size(snapshot)
 
@@ -106,11 +112,12 @@ class CriuStore:
     async def _prepared(self) -> Path:
         """The image that every root session starts from, made once by this process."""
         async with self._preparing:
-            if self._fresh is None:
+            if self._fresh is None or not self._fresh.is_dir():
                 container = await self._yard.started()
                 try:
                     left = await self._environment.prepare(container)
                     image = self._yard.place(_FRESH)
+                    await asyncio.to_thread(remove_all, image)  # what another attempt may have left
                     await container.freeze(image)
                     (image / _LEFT).write_bytes(left)
                     self._fresh = image

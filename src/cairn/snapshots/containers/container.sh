@@ -56,13 +56,22 @@ else
 fi
 holder=$!
 
+strangers() { # whoever shares this network, which is the container's alone, but not this shell's mounts
+    find /proc/[0-9]*/ns/net -lname "$(readlink /proc/self/ns/net | sed 's/[][]/\\&/g')" 2>/dev/null | cut -d / -f 3 |
+        while read -r member; do
+            [ "$(readlink "/proc/$member/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ] || echo "$member"
+        done
+}
+
 finish() { # kill whatever lives of the container, first of all what could start more
     for group in $CAIRN_GROUPS; do
         { echo 0 >"$group/pids.max"; } 2>/dev/null || :
         while read -r member; do kill -KILL "$member" || :; done <"$group/cgroup.procs" || :
     done 2>/dev/null
-    { read -r children <"/proc/$holder/task/$holder/children"; } 2>/dev/null || : # the list ends without a line break
-    kill -KILL ${children:-} "$holder" 2>/dev/null || :
+    [ -n "$CAIRN_GROUPS" ] || kill -KILL $(strangers) 2>/dev/null || :
+    { read -r _ _ _ parent _ <"/proc/$holder/stat"; } 2>/dev/null || parent=
+    # once it has been collected, its number may be another's
+    [ "$parent" != $$ ] || kill -KILL "$holder" 2>/dev/null || :
 }
 
 {
@@ -75,13 +84,12 @@ watcher=$!
 wait $holder || :
 finish # where criu was killed, what it had begun to restore lives
 kill -KILL $watcher 2>/dev/null || :
-{
-    if [ -e "$folder/pid" ]; then cat "$folder/disk/files/tmp/agent.log"; else sed -n '/Error/{/rlimit/!p}' "$folder/restore.log"; fi
-} 2>/dev/null | tail -c 400 >>"$folder/container.log" || :
+if [ -e "$folder/pid" ]; then cat "$folder/disk/files/tmp/agent.log"; else sed -n '/Error/{/rlimit/!p}' \
+    "$folder/restore.log"; fi 2>/dev/null | tail -c 400 >>"$folder/container.log" || :
 umount -l "$folder/root" "$folder/disk" || :
-for group in $CAIRN_GROUPS; do # once nobody is left in it
+for left in $CAIRN_GROUPS; do # once nobody is in it
     tries=0
-    while [ -d "$group" ] && ! rmdir "$group" 2>/dev/null && [ $tries -lt 500 ]; do
+    while [ -d "$left" ] && ! rmdir "$left" 2>/dev/null && [ $tries -lt 500 ]; do
         finish
         sleep 0.02
         tries=$((tries + 1))

@@ -70,7 +70,7 @@ class Criu:
     def restore_arguments(self, *, folder: Path, image: Path, network: int) -> list[str]:
         """What container.sh runs to thaw `image` into the container at `folder`."""
         return [
-            str(self.program), "restore", "-D", str(image), "--root", str(folder / "root"),
+            str(self.program), "restore", "-D", str(image), "--work-dir", str(folder), "--root", str(folder / "root"),
             "--inherit-fd", f"fd[{network}]:{_EXTERNAL}", "--pidfile", str(folder / "pid.new"),
             "--action-script", str(self.hook), "-o", str(folder / "restore.log"), *_COMMON,
         ]  # fmt: skip

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from cairn.errors import SetupError
+from cairn.errors import SessionError, SetupError
 from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.container import NETWORK, SOCKET, Container
 from cairn.snapshots.containers.criu import Criu
+from cairn.snapshots.containers.leftovers import clean, leftovers
 from cairn.snapshots.containers.network import new_network
 
 PREFIX = Path(os.environ.get("CAIRN_SNAPSHOTS", "/var/lib/cairn"))
@@ -101,23 +102,29 @@ class Yard:
             os.close(network)
 
     def _prepare(self) -> None:
-        if self._ready:
+        if self._ready and self._criu.hook.is_file():
             return
         if not self._rootfs.is_dir() or not self._criu.program.is_file():
             raise SetupError(f"there is no criu or no root file system in {self._prefix}: run scripts/setup-snapshots")
-        layer = self._folder / "layer" / "srv"
-        layer.mkdir(parents=True)
-        (self._folder / "run").mkdir()
+        clean(leftovers())
+        try:
+            self._furnish(self._folder / "layer" / "srv")
+        except OSError as error:
+            raise SessionError(f"no container can be made in {self._folder}: {error.strerror}") from error
+        self._ready = True
+
+    def _furnish(self, layer: Path) -> None:
+        layer.mkdir(parents=True, exist_ok=True)
+        (self._folder / "run").mkdir(exist_ok=True)
         package = files("cairn.snapshots.containers")
         for name, place in (("agent.py", layer), ("container.sh", self._folder), ("hook.sh", self._folder)):
             with as_file(package.joinpath(name)) as source:
                 shutil.copyfile(source, place / name)
-        self._criu.hook.chmod(0o700)
-        shutil.copytree(self._site, layer / "site")
+        shutil.copytree(self._site, layer / "site", dirs_exist_ok=True)
         for path in (self._folder / "layer").rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         (self._folder / "layer").chmod(0o755)
-        self._ready = True
+        self._criu.hook.chmod(0o700)
 
 
 def _may_set_limits() -> bool:
