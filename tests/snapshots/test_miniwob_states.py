@@ -18,10 +18,13 @@ from cairn.envs.miniwob.contained import MiniwobContainers
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.ports import ExpertSession, SnapshotStore
 from cairn.snapshots.containers.images import Images
+from cairn.snapshots.containers.podman import PodmanYard
+from cairn.snapshots.containers.podman_host import podman_lacks
 from cairn.snapshots.containers.yard import PREFIX, Yard
 from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.native import NativeStore
+from cairn.snapshots.podman import PodmanStore
 from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.sessions import SavableSession
 from cairn.snapshots.shelf import Shelf
@@ -39,10 +42,13 @@ class Stage:
     kind: StoreKind
 
 
-def criu_missing() -> str:
+def containers_missing(kind: StoreKind) -> str:
     """Why the store cannot be tested here; empty where it can."""
     if not os.environ.get("CAIRN_TEST_CRIU"):
         return "set CAIRN_TEST_CRIU=1 to freeze and thaw real containers"
+    if kind is StoreKind.PODMAN:
+        lack = podman_lacks(prefix=PREFIX)
+        return lack.reason if lack else ""
     if os.geteuid() != 0:
         return "criu needs root"
     if not (PREFIX / "criu" / "bin" / "criu").is_file():
@@ -51,12 +57,12 @@ def criu_missing() -> str:
 
 
 @pytest_asyncio.fixture(
-    loop_scope="module", scope="module", params=[StoreKind.CRIU, StoreKind.NATIVE, StoreKind.REPLAY]
+    loop_scope="module", scope="module", params=[StoreKind.CRIU, StoreKind.PODMAN, StoreKind.NATIVE, StoreKind.REPLAY]
 )
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     kind: StoreKind = request.param
-    if kind is StoreKind.CRIU and criu_missing():
-        pytest.skip(criu_missing())
+    if kind in {StoreKind.CRIU, StoreKind.PODMAN} and (missing := containers_missing(kind)):
+        pytest.skip(missing)
     environment = MiniwobEnvironment(
         blobs=BLOBS, options=MiniwobOptions(limits=PoolLimits(browsers=1, pages_per_browser=6))
     )
@@ -74,15 +80,15 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
 
 
 def store_of(kind: StoreKind, environment: MiniwobEnvironment, *, memory: Path, disk: Path) -> SnapshotStore:
+    containers = MiniwobContainers(blobs=BLOBS)
+    images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
     match kind:
         case StoreKind.CRIU:
-            containers = MiniwobContainers(blobs=BLOBS)
-            images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
-            return CriuStore(
-                containers,
-                yard=Yard(folder=memory / "yard", command=containers.command, site=containers.site),
-                images=images,
-            )
+            yard = Yard(folder=memory / "yard", command=containers.command, site=containers.site)
+            return CriuStore(containers, yard=yard, images=images)
+        case StoreKind.PODMAN:
+            yard = PodmanYard(folder=memory / "yard", command=containers.command, site=containers.site)
+            return PodmanStore(containers, yard=yard, images=images)
         case StoreKind.NATIVE:
             return NativeStore(environment, folder=disk / "native")
         case _:

@@ -146,7 +146,8 @@ def main() -> None:
     """Serve clients, one after the other, until the browser ends."""
     path, site, user = sys.argv[1:4]
     arguments = sys.argv[sys.argv.index("--") + 1 :]
-    os.setsid()  # criu refuses a container whose session was begun outside
+    if os.getsid(0) != os.getpid():
+        os.setsid()  # criu refuses a container whose session was begun outside
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     Path(path).chmod(0o666)
