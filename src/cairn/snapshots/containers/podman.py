@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import platform
 import secrets
@@ -122,8 +123,7 @@ class PodmanYard:
     def build(self) -> str:
         """What an image of today needs: the kernel, the root file system, the pages and the runtime."""
         version = (self._prefix / "rootfs" / "VERSION").read_text(encoding="ascii").strip()
-        runtime = find_runtime(self._options.runtime, prefix=self._prefix)
-        return " ".join([platform.release(), version, fingerprint(self._site), str(runtime)])
+        return " ".join([platform.release(), version, fingerprint(self._site), str(self._runtime)])
 
     async def started(self) -> PodmanContainer:
         """A new container, whose browser has only just been started."""
@@ -148,6 +148,10 @@ class PodmanYard:
         self._keeper = self._podman = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @functools.cached_property
+    def _runtime(self) -> Path:
+        return find_runtime(self._options.runtime, prefix=self._prefix)
+
     async def _prepared(self) -> Podman:
         async with self._preparing:
             if self._podman is None or not self._podman.alive:
@@ -164,7 +168,7 @@ class PodmanYard:
         settings = Settings(
             folder=self._folder,
             criu=self._prefix / "criu" / "bin",
-            runtime=find_runtime(self._options.runtime, prefix=self._prefix),
+            runtime=self._runtime,
         )
         try:
             self._furnish(settings)

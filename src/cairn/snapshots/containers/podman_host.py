@@ -1,6 +1,5 @@
 """What this host has for containers of Podman's."""
 
-import functools
 import os
 import platform
 import shutil
@@ -15,6 +14,7 @@ from cairn.errors import SetupError
 _SET_UP = "run scripts/setup-snapshots"
 _ELSE = "use the stores criu, native or replay"
 _ANSWER_SECONDS = 20.0
+_SYSTEM_PATH = ":/usr/local/sbin:/usr/sbin:/sbin"  # not everybody's path has them
 
 
 class Runtime(StrEnum):
@@ -90,12 +90,11 @@ def _programs(kind: Runtime, prefix: Path) -> Iterator[Path]:
 
 
 def _which(program: str) -> str | None:
-    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin")
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}{_SYSTEM_PATH}")
 
 
-@functools.cache
 def _can_save(program: Path) -> bool:
-    """Whether the runtime has the command; it is asked once in a process."""
+    """Whether the runtime has the command."""
     try:
         asked = subprocess.run(  # noqa: S603 - the runtime that was found
             [program, "checkpoint", "--help"], capture_output=True, timeout=_ANSWER_SECONDS, check=False

@@ -3,17 +3,17 @@
 import json
 import resource
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from cairn.errors import SessionError
 from cairn.scratch import OWNER_VARIABLE, mark
 from cairn.snapshots.containers.criu import DeclinedError
 from cairn.snapshots.containers.empty_image import NAME as IMAGE
 from cairn.snapshots.containers.family import children_of
-from cairn.snapshots.containers.keeper import Keeper
 from cairn.snapshots.containers.yard import Limits
 
 ARCHIVE = "container.tar"
@@ -111,10 +111,23 @@ class Settings:
         return self.folder / "storage.conf"
 
 
+class Namespaces(Protocol):
+    """Where commands are run, as in `Keeper`."""
+
+    pid: int
+
+    @property
+    def alive(self) -> bool: ...
+
+    async def run(
+        self, command: Sequence[str], *, environment: Mapping[str, str], seconds: float
+    ) -> tuple[int, str]: ...
+
+
 class Podman:
     """The program, with a storage of its own, in the namespaces of a keeper."""
 
-    def __init__(self, *, keeper: Keeper, settings: Settings, compression: Compression) -> None:
+    def __init__(self, *, keeper: Namespaces, settings: Settings, compression: Compression) -> None:
         self._keeper = keeper
         self._settings = settings
         self._compression = compression
