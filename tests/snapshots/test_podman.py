@@ -152,7 +152,7 @@ async def test_a_connection_in_flight_is_waited_for_up_to_five_times(tmp_path: P
 
 async def test_what_criu_refuses_is_told_once_and_the_container_goes_on(tmp_path: Path) -> None:
     keeper = Scripted(tmp_path, (125, "exit status 1", REFUSED))
-    with pytest.raises(DeclinedError, match="attempt 1: .*no such watch") as raised:
+    with pytest.raises(DeclinedError, match=r"attempt 1: .*no such watch") as raised:
         await podman(keeper, tmp_path).checkpoint(IDENTITY, tmp_path)
     assert "rlimit" not in str(raised.value)
 

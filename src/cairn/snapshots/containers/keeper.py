@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cairn.errors import SessionError, SessionTimeoutError
-from cairn.snapshots.containers.family import lives
 
 _LIFELINE = 5
 _READY_SECONDS = 60.0
@@ -52,7 +51,7 @@ class Keeper:
     @property
     def alive(self) -> bool:
         """Whether the namespaces are still there."""
-        return self._process.poll() is None and lives(self.pid)
+        return self._process.poll() is None and Path(f"/proc/{self.pid}/ns/pid").exists()  # the dead have none
 
     async def run(self, command: Sequence[str], *, environment: Mapping[str, str], seconds: float) -> tuple[int, str]:
         """Run a command inside; its exit status, and all that it said. Killed, whole, when the time is up."""

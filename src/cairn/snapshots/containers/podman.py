@@ -3,13 +3,11 @@
 import asyncio
 import contextlib
 import functools
-import os
 import platform
 import secrets
 import shutil
-import signal
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +43,14 @@ class PodmanOptions:
 class PodmanContainer:
     """A running container. Ends when `end` is called, its yard closes, or this process dies."""
 
-    def __init__(
-        self, *, name: str, identity: str, pid: int, scratch: Path, podman: Podman, group: ControlGroup | None
-    ) -> None:
-        self.pid = pid
+    def __init__(self, *, name: str, identity: str, scratch: Path, podman: Podman, release: Callable[[], None]) -> None:
+        """`release` frees what the yard holds for it, once it has ended."""
+        self.pid = podman.first_process(identity)
         self.scratch = scratch
         self._name = name
         self._identity = identity
         self._podman = podman
-        self._group = group
+        self._release = release
         self._ending: asyncio.Task[None] | None = None
 
     async def freeze(self, image: Path) -> None:
@@ -81,12 +78,9 @@ class PodmanContainer:
         await asyncio.shield(self._ending)
 
     async def _end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        await self._podman.remove(self._name)
-        if self._group is not None:
-            await asyncio.to_thread(self._group.remove)
-        await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
+        with contextlib.suppress(SessionError):  # where Podman fails, its namespaces still end with the yard
+            await self._podman.remove(self._name)
+        await asyncio.to_thread(self._release)
 
     async def _check_alive(self) -> None:
         if self._ending is not None:
@@ -118,6 +112,7 @@ class PodmanYard:
         self._preparing = asyncio.Lock()
         self._podman: Podman | None = None
         self._keeper: Keeper | None = None
+        self._groups: dict[str, ControlGroup] = {}  # by container
 
     @property
     def build(self) -> str:
@@ -146,6 +141,8 @@ class PodmanYard:
         if self._keeper is not None:
             self._keeper.close()
         self._keeper = self._podman = None
+        for name in tuple(self._groups):
+            self._release(name)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @functools.cached_property
@@ -190,28 +187,37 @@ class PodmanYard:
     async def _joined(self, podman: Podman, name: str, making: Coroutine[None, None, str]) -> PodmanContainer:
         """The container of that name, once it is made, within its limits. On failure nothing of it is left."""
         scratch = self._folder / "containers" / name
+        release = functools.partial(self._release, name)
+        if not _version_two_alone():  # then Podman finds no controllers that could set limits
+            limits = self._limits
+            self._groups[name] = ControlGroup.make(memory=limits.memory, processes=limits.processes)
         try:
             identity = await making
-            pid = podman.first_process(identity)
-            group = await asyncio.to_thread(self._limited, podman, pid)
-            await asyncio.to_thread(scratch.mkdir, parents=True)
+            container = PodmanContainer(name=name, identity=identity, scratch=scratch, podman=podman, release=release)
+            await asyncio.to_thread(self._settle, container, podman.group_of(container.pid), name)
         except BaseException:
-            await podman.remove(name)
+            with contextlib.suppress(SessionError):  # what went wrong first is told
+                await podman.remove(name)
+            await asyncio.to_thread(release)
             raise
-        return PodmanContainer(name=name, identity=identity, pid=pid, scratch=scratch, podman=podman, group=group)
+        return container
 
-    def _limited(self, podman: Podman, pid: int) -> ControlGroup | None:
-        """What this host needs beside Podman's own group; all processes of the container are members of both.
+    def _settle(self, container: PodmanContainer, group: Path, name: str) -> None:
+        """All of its processes are within its limits from now on, and in Podman's group.
 
         A runtime takes process 1 alone into the group of a container that it has restored, and criu can neither freeze
-        the others, then, nor seize them.
+        nor seize the others, then.
         """
-        limits = self._limits
-        group = None
-        if not _version_two_alone():
-            group = ControlGroup.make(memory=limits.memory, processes=limits.processes)
-        adopt(pid, [podman.group_of(pid), *(group.folders if group else ())])
-        return group
+        container.scratch.mkdir(parents=True)
+        own = self._groups.get(name)
+        adopt(container.pid, [group, *(own.folders if own else ())])
+
+    def _release(self, name: str) -> None:
+        """Free what is held for a container that has ended. Idempotent."""
+        own = self._groups.pop(name, None)
+        if own is not None:
+            own.remove()
+        shutil.rmtree(self._folder / "containers" / name, ignore_errors=True)
 
 
 def _make(image: Path) -> None:
