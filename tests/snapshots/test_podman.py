@@ -218,7 +218,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def with_tools(folder: Path, *, podman_too: bool = True) -> None:
-    for tool in ("conmon", "nsenter", "unshare", "mount", "find", *(("podman",) if podman_too else ())):
+    for tool in ("conmon", "nsenter", "unshare", "mount", "find", "ip", *(("podman",) if podman_too else ())):
         program(folder / tool, "exit 0")
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +54,16 @@ def memory() -> Iterator[Path]:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, *, prefix: Path = PREFIX, options: PodmanOptions | None = None, limits: Limits | None = None
+    folder: Path,
+    *,
+    command: Sequence[str] = SLEEPER,
+    prefix: Path = PREFIX,
+    options: PodmanOptions | None = None,
+    limits: Limits | None = None,
 ) -> AsyncGenerator[PodmanYard]:
     site = folder.with_name("site")
     site.mkdir(exist_ok=True)
-    yard = PodmanYard(folder=folder, command=SLEEPER, site=site, prefix=prefix, options=options, limits=limits)
+    yard = PodmanYard(folder=folder, command=command, site=site, prefix=prefix, options=options, limits=limits)
     try:
         yield yard
     finally:
@@ -127,6 +132,40 @@ async def test_an_image_outlives_its_yard_and_opens_in_another(memory: Path, com
         assert await answers(await yard.thawed(memory / "again"))
     packed = (image / ARCHIVE).read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
     assert packed == (compression is Compression.ZSTD)
+
+
+TALKER = """
+import http.client
+talk = http.client.HTTPConnection("127.0.0.1", 8000, timeout=60)
+count = 0
+while True:
+    talk.request("GET", "/")
+    talk.getresponse().read()
+    count += 1
+    with open("/tmp/count", "w") as file:
+        file.write(str(count))
+"""
+
+
+async def test_a_connection_over_the_loopback_goes_on_in_a_copy(memory: Path) -> None:
+    async with opened(memory / "yard", command=["python3", "-c", TALKER]) as yard:
+        first = await yard.started()
+        await answers(first)
+        assert eventually(lambda: count_of(first) > 10)
+        await first.freeze(memory / "image")
+        reached = count_of(first)
+        copy = await yard.thawed(memory / "image")
+        before = count_of(copy)
+        assert before > 0
+        assert eventually(lambda: count_of(copy) > before + 10)
+        assert eventually(lambda: count_of(first) > reached + 10)
+
+
+def count_of(container: PodmanContainer) -> int:
+    try:
+        return int(told(container.pid, "root/tmp/count") or 0)
+    except FileNotFoundError:
+        return 0
 
 
 async def test_a_container_has_no_rights_and_no_network_but_its_own_loopback(memory: Path) -> None:
@@ -215,6 +254,7 @@ async def test_namespaces_that_somebody_ended_are_made_anew(memory: Path) -> Non
         with pytest.raises(SessionError):
             await container.freeze(memory / "image")
         await container.end()
+        assert eventually(lambda: not Path(f"/proc/{keeper}/ns/mnt").exists())
         assert await answers(await yard.started())
 
 

@@ -51,7 +51,7 @@ class Keeper:
     @property
     def alive(self) -> bool:
         """Whether the namespaces are still there."""
-        return self._process.poll() is None and Path(f"/proc/{self.pid}/ns/pid").exists()  # the dead have none
+        return self._process.poll() is None and Path(f"/proc/{self.pid}/ns/mnt").exists()  # gone as soon as it dies
 
     async def run(self, command: Sequence[str], *, environment: Mapping[str, str], seconds: float) -> tuple[int, str]:
         """Run a command inside; its exit status, and all that it said. Killed, whole, when the time is up."""

@@ -182,7 +182,8 @@ class PodmanYard:
         settings.write()
         write_layer(self._folder / "layer", site=self._site)
         write_image(self._folder / "image.tar")
-        copy_script("podman.sh", self._folder / "podman.sh")
+        for name in ("podman.sh", "loopback.sh"):
+            copy_script(name, self._folder / name)
 
     async def _joined(self, podman: Podman, name: str, making: Coroutine[None, None, str]) -> PodmanContainer:
         """The container of that name, once it is made, within its limits. On failure nothing of it is left."""

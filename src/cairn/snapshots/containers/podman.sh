@@ -27,9 +27,12 @@ sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec unshare --cgroup --mount --pid --
     mkdir /sys/fs/cgroup/keeper
     mount -t proc proc /proc
     mount -t tmpfs -o mode=755 cairn-podman /run
-    mkdir -p /run/cairn/storage
+    mkdir -p /run/cairn/storage /run/cairn/hooks
     mount --bind "$folder/storage" /run/cairn/storage
     cp "$folder/criu.conf" /run/cairn/criu.conf
+    cp "$folder/hook.json" /run/cairn/hooks/loopback.json
+    cp "$folder/loopback.sh" /run/cairn/loopback.sh
+    chmod 755 /run/cairn/loopback.sh
     "$@" load --quiet --signature-policy "$folder/policy.json" --input "$folder/image.tar" >/dev/null
     lower=$("$@" image inspect --format "{{.GraphDriver.Data.LowerDir}}" "$image")
     upper=$("$@" image inspect --format "{{.GraphDriver.Data.UpperDir}}" "$image")

@@ -60,7 +60,7 @@ def _not_this_host() -> Lack | None:
 def _not_installed(prefix: Path) -> Lack | None:
     if not (prefix / "criu" / "bin" / "criu").is_file() or not (prefix / "rootfs" / "VERSION").is_file():
         return Lack(reason=f"there is no criu or no root file system in {prefix}", fix=_SET_UP)
-    for tool in ("podman", "conmon", "nsenter", "unshare", "mount", "find"):
+    for tool in ("podman", "conmon", "nsenter", "unshare", "mount", "find", "ip"):
         if _which(tool) is None:
             return Lack(reason=f"the program {tool} is missing", fix=_SET_UP)
     return None

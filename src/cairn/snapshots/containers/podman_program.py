@@ -1,6 +1,7 @@
 """Podman's command lines, and what its failures mean."""
 
 import json
+import re
 import resource
 import shutil
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,9 @@ _IN_FLIGHT = "In-flight connection"
 _UNHARMED = ("Dumping FAILED", "Dumping finished successfully")
 """What criu says last, when the container goes on as it was."""
 
+_LOG = re.compile(r"/overlay-containers/(\w+)/userdata/(restore\.log)")
+"""Where a runtime says that criu has written down what went wrong."""
+
 _SETTINGS = """\
 [containers]
 log_size_max = 1048576
@@ -52,6 +56,13 @@ skip_mount_home = "true"
 """
 # control groups stay as the runtime makes them, and criu finds no others than those that it knows
 _CRIU = "network-lock skip\ntcp-established\nfile-locks\nghost-limit 64M\nmanage-cgroups=ignore\n"
+_HOOKS = "/run/cairn/hooks"
+_HOOK = {
+    "version": "1.0.0",
+    "hook": {"path": "/run/cairn/loopback.sh"},
+    "when": {"always": True},
+    "stages": ["createRuntime"],
+}
 _ANYTHING = {"default": [{"type": "insecureAcceptAnything"}]}  # the one image is our own
 
 
@@ -79,6 +90,7 @@ class Settings:
         self._storage.write_text(_STORAGE_SETTINGS.format(storage=_STORAGE), encoding="utf-8")
         (self.folder / "criu.conf").write_text(_CRIU, encoding="utf-8")
         (self.folder / "policy.json").write_text(json.dumps(_ANYTHING), encoding="utf-8")
+        (self.folder / "hook.json").write_text(json.dumps(_HOOK), encoding="utf-8")
         shutil.rmtree(self.folder / "storage", ignore_errors=True)
         (self.folder / "storage").mkdir()
 
@@ -99,7 +111,7 @@ class Settings:
         return [
             "podman", "--root", _STORAGE, "--runroot", "/run/podman", "--tmpdir", "/run/libpod",
             "--storage-driver", "overlay", "--storage-opt", "overlay.skip_mount_home=true",
-            "--runtime", str(self.runtime),
+            "--runtime", str(self.runtime), "--hooks-dir", _HOOKS,
         ]  # fmt: skip
 
     @property
@@ -157,7 +169,7 @@ class Podman:
             code, said = await self._run(command, seconds=_SAVE_SECONDS)
             if code == 0:
                 return attempt
-            log = self._log_of_criu(identity)
+            log = self._log_of_criu(identity, "dump.log")
             if not any(ending in log for ending in _UNHARMED):
                 raise SessionError(f"the container could not be saved: {_last(said)}")
             if _IN_FLIGHT not in log or attempt == _ATTEMPTS:
@@ -200,7 +212,9 @@ class Podman:
         code, said = await self._run(arguments, seconds=_START_SECONDS)
         lines = said.split()
         if code or not lines:
-            raise SessionError(f"the container could not be {how}: {_last(said)}")
+            named = _LOG.search(said)
+            noted = self._log_of_criu(named[1], named[2]) if named else ""
+            raise SessionError(f"the container could not be {how}: {_errors(noted) or _last(said)}")
         return lines[-1]
 
     async def _run(self, arguments: Sequence[str], *, seconds: float) -> tuple[int, str]:
@@ -211,9 +225,9 @@ class Podman:
             [*settings.command, *arguments], environment=settings.environment, seconds=seconds
         )
 
-    def _log_of_criu(self, identity: str) -> str:
+    def _log_of_criu(self, identity: str, name: str) -> str:
         try:
-            return (self._data(identity) / "dump.log").read_text(encoding="utf-8", errors="replace")
+            return (self._data(identity) / name).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
 
