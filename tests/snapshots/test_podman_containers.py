@@ -20,7 +20,7 @@ from cairn.snapshots.containers.criu import DeclinedError
 from cairn.snapshots.containers.family import children_of, lives
 from cairn.snapshots.containers.leftovers import clean, leftovers
 from cairn.snapshots.containers.podman import PodmanContainer, PodmanOptions, PodmanYard
-from cairn.snapshots.containers.podman_host import podman_lacks
+from cairn.snapshots.containers.podman_host import Runtime, podman_lacks
 from cairn.snapshots.containers.podman_program import ARCHIVE, Compression
 from cairn.snapshots.containers.yard import PREFIX, Limits
 
@@ -113,9 +113,19 @@ def eventually(holds: Callable[[], bool]) -> bool:
 # ── saving and opening ────────────────────────────────────────────────────────
 
 
+@pytest.fixture(params=[Runtime.RUNC, Runtime.CRUN])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
+    lack = podman_lacks(prefix=PREFIX, runtime=request.param)
+    if lack is not None:
+        pytest.skip(lack.reason)
+    return request.param
+
+
 @pytest.mark.parametrize("compression", list(Compression))
-async def test_an_image_outlives_its_yard_and_opens_in_another(memory: Path, compression: Compression) -> None:
-    options = PodmanOptions(compression=compression)
+async def test_an_image_outlives_its_yard_and_opens_in_another(
+    memory: Path, compression: Compression, runtime: Runtime
+) -> None:
+    options = PodmanOptions(runtime=runtime, compression=compression)
     image = memory / "image"
     async with opened(memory / "first", options=options) as yard:
         container = await yard.started()
@@ -147,8 +157,9 @@ while True:
 """
 
 
-async def test_a_connection_over_the_loopback_goes_on_in_a_copy(memory: Path) -> None:
-    async with opened(memory / "yard", command=["python3", "-c", TALKER]) as yard:
+async def test_a_connection_over_the_loopback_goes_on_in_a_copy(memory: Path, runtime: Runtime) -> None:
+    options = PodmanOptions(runtime=runtime)
+    async with opened(memory / "yard", command=["python3", "-c", TALKER], options=options) as yard:
         first = await yard.started()
         await answers(first)
         assert eventually(lambda: count_of(first) > 10)

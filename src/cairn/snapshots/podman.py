@@ -7,7 +7,7 @@ from cairn.snapshots.containers.podman import PodmanYard
 
 
 class PodmanStore(ContainerStore):
-    """Several times as slow to open as `CriuStore`, with the same states."""
+    """The same states as those of `CriuStore`; each save and opening runs Podman and a runtime beside criu."""
 
     def __init__(self, environment: Contained, *, yard: PodmanYard, images: Images) -> None:
         super().__init__(environment, kind=StoreKind.PODMAN, yard=yard, images=images)

@@ -76,7 +76,9 @@ def find_runtime(wanted: Runtime, *, prefix: Path) -> Path:
                 return program
             unable.append(f"{program} was built without criu")
     told = " and ".join(unable) or f"{' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} missing"
-    other = "choose the runtime runc" if wanted is Runtime.CRUN else "install runc"
+    other = (
+        "choose the runtime runc or run scripts/setup-snapshots --crun" if wanted is Runtime.CRUN else "install runc"
+    )
     raise SetupError(f"no runtime can save containers: {told}; {other}, or {_ELSE}")
 
 
