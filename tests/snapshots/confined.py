@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import psutil
@@ -34,7 +34,7 @@ def containers_missing() -> str:
 
 
 @contextlib.contextmanager
-def yard_of(command: Sequence[str] = COMMAND, *, limits: Limits | None = None) -> Iterator[Yard]:
+def yard_of(command: Sequence[str] = COMMAND, *, limits: Limits | None = None) -> Generator[Yard]:
     """A yard whose site is the hostile program; skips where this host has no containers."""
     if containers_missing():
         pytest.skip(containers_missing())

@@ -1,6 +1,6 @@
 """What a page inside a container can reach, with everything off that Cairn tells the browser to block."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def yard() -> Iterator[Yard]:
 
 
 @asynccontextmanager
-async def page_in(yard: Yard) -> AsyncIterator[tuple[Page, Container]]:
+async def page_in(yard: Yard) -> AsyncGenerator[tuple[Page, Container]]:
     """A page of the container's own site, which may ask for whatever it likes."""
     container = await yard.started()
     try:

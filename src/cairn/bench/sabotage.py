@@ -86,9 +86,8 @@ class Saboteur:
     def _killing(self, strike: Strike) -> Generator[None]:
         over = threading.Event()
         moment = self._dice.uniform(0.0, _LATEST)
-        known = (
-            {child.pid for child in psutil.Process().children(recursive=True)} if strike.phase is Phase.OPEN else set()
-        )
+        running = psutil.Process().children(recursive=True)
+        known = frozenset(child.pid for child in running if strike.phase is Phase.OPEN)
         thread = threading.Thread(target=_kill_once, args=(strike, moment, known, over))
         thread.start()
         try:
@@ -130,7 +129,7 @@ class Saboteur:
         return True
 
 
-def _kill_once(strike: Strike, moment: float, known: set[int], over: threading.Event) -> None:
+def _kill_once(strike: Strike, moment: float, known: frozenset[int], over: threading.Event) -> None:
     """Wait for a victim, then a moment, then kill it; give up when it is over."""
     if strike.fault is Fault.OWNER:
         if not over.wait(moment):
