@@ -35,6 +35,7 @@ class Snapshot:
     goal: str
     history: tuple[Deed, ...]  # from the task's root to here
     seen: Observation  # what the state looks like
+    script_errors: int  # that the page had raised or logged; 0 where nobody counts
     kind: StoreKind
     parent: SnapshotId | None  # the snapshot that its session was opened from
     size: int  # bytes that the store keeps for it

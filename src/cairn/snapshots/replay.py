@@ -36,6 +36,9 @@ class ReplayStore:
             raise
         return session
 
+    async def kept(self) -> Sequence[SnapshotId]:
+        return ()
+
     async def remove(self, snapshot: SnapshotId) -> None:
         del snapshot
 

@@ -25,6 +25,7 @@ class SavableSession:
         self._save = save
         self._seen = seen
         self._closed = False
+        self._on_close: Callable[[], None] = _nothing
 
     @property
     def goal(self) -> str:
@@ -60,9 +61,17 @@ class SavableSession:
             raise SessionError("a closed session cannot be saved: save it before `close`")
         return await self._save(self)
 
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Call this once, when the session is over."""
+        self._on_close = call
+
     async def close(self) -> None:
         self._closed = True
-        await self.inner.close()
+        call, self._on_close = self._on_close, _nothing
+        try:
+            await self.inner.close()
+        finally:
+            call()
 
 
 class SavableExpertSession(SavableSession):
@@ -72,6 +81,10 @@ class SavableExpertSession(SavableSession):
         if not isinstance(self.inner, ExpertSession):
             return None
         return await self.inner.expert_action()
+
+
+def _nothing() -> None:
+    return
 
 
 def savable(inner: Session, *, before: Sequence[Deed], save: Save, seen: Observation | None = None) -> SavableSession:

@@ -6,7 +6,7 @@ import json
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 
 from cairn.data.ids import SnapshotId
@@ -62,6 +62,11 @@ class Images:
     def size(self, snapshot: SnapshotId) -> int:
         """Bytes that the image takes in memory."""
         return _bytes(self._memory / snapshot)
+
+    def kept(self) -> Sequence[SnapshotId]:
+        """Every image, wherever it lies."""
+        packed = [SnapshotId(path.name.partition(".")[0]) for path in self._disk.glob("*.tar.zst")]
+        return sorted({*_found(self._memory), *packed})
 
     async def remove(self, snapshot: SnapshotId) -> None:
         """Forget the image. Idempotent."""
