@@ -22,6 +22,8 @@ from cairn.testing.faults import Call, Fault
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.scripted import COUNT, ScriptedEnvironment
 from cairn.testing.session_contract import SESSION_CONTRACT, Check
+from cairn.testing.snapshot_contract import SNAPSHOT_CONTRACT
+from cairn.testing.snapshot_contract import Check as StoreCheck
 
 PLUS, MINUS = Click(ElementId(1)), Click(ElementId(2))
 TO_THREE = Task(template=COUNT, split=Split.TRAIN, index=2)
@@ -88,6 +90,11 @@ def replaying(pages: ScriptedEnvironment) -> Sequence[SnapshotStore]:
 @pytest.mark.parametrize("check", SESSION_CONTRACT, ids=lambda c: c.__name__)
 async def test_the_session_contract(check: Check, tmp_path: Path) -> None:
     await check(Stage(tmp_path, replaying).environment, TO_THREE)
+
+
+@pytest.mark.parametrize("check", SNAPSHOT_CONTRACT, ids=lambda c: c.__name__)
+async def test_the_snapshot_contract(check: StoreCheck, tmp_path: Path) -> None:
+    await check(ReplayStore(Stage(tmp_path, replaying).pages), TO_THREE)
 
 
 async def test_a_snapshot_says_what_led_to_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cairn.data.observation import Observation
 from cairn.data.snapshot import Snapshot
 from cairn.data.task import FromSnapshot, Root, Split, Task
 from cairn.errors import ConfigError
-from cairn.ports import EventSink, ExpertSession
+from cairn.ports import Environment, EventSink, ExpertSession
 from cairn.rollout.unwrap import one_error
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.environment import SnapshotEnvironment
@@ -24,6 +24,7 @@ from cairn.snapshots.native import state_path
 from cairn.snapshots.sessions import SavableSession
 from cairn.snapshots.shelf import Shelf
 from cairn.store.blobs import BlobFolder
+from cairn.store.events import FanOut
 
 STORES = ("auto", "criu", "native", "replay")
 
@@ -49,11 +50,10 @@ class Saved:
 
 async def save(request: SaveRequest, *, folder: Path, events: EventSink) -> Saved:
     """Open the task, let its expert take the steps, save."""
-    async with _opened(request.environment, request.store, folder=folder, events=events) as environment:
-        template = choose_templates(environment, [request.task])[0]
-        if request.steps and not environment.has_expert(template):
-            raise ConfigError(f"{template.id} has no expert to take steps: save its root, with --steps 0")
-        task = Task(template=template, split=Split.TRAIN, index=request.index)
+    async with saved_environment(request.environment, folder=folder, store=request.store, events=events) as environment:
+        task = task_named(environment, request.task, index=request.index)
+        if request.steps and not environment.has_expert(task.template):
+            raise ConfigError(f"{task.template.id} has no expert to take steps: save its root, with --steps 0")
         session = await environment.open(task, start=Root())
         try:
             for step in range(request.steps):
@@ -84,7 +84,9 @@ async def reopen(
     """Open the snapshot in as many sessions at once."""
     snapshot = Shelf(Home(folder=folder).shelf).get(wanted)
     name = owner_of(snapshot.task.template)
-    async with _opened(name, snapshot.kind, folder=folder, events=events, places=branches) as environment:
+    async with saved_environment(
+        name, folder=folder, store=snapshot.kind, places=branches, events=events
+    ) as environment:
         with one_error():
             async with asyncio.TaskGroup() as group:
                 running = [group.create_task(_branch(environment, snapshot, play=play)) for _ in range(branches)]
@@ -140,10 +142,16 @@ async def remove(wanted: Sequence[SnapshotId], *, folder: Path) -> None:
     home.tidy()
 
 
+def task_named(environment: Environment, name: str, *, index: int = 0, split: Split = Split.TRAIN) -> Task:
+    """One instance of a template, named as `cairn env tasks` does."""
+    return Task(template=choose_templates(environment, [name])[0], split=split, index=index)
+
+
 @asynccontextmanager
-async def _opened(
-    name: str, store: str, *, folder: Path, events: EventSink, places: int = 1
+async def saved_environment(
+    name: str, *, folder: Path, store: str = "auto", places: int = 1, events: EventSink | None = None
 ) -> AsyncGenerator[SnapshotEnvironment]:
+    """An environment whose sessions, up to `places` at once, can be saved to a folder and opened from it again."""
     environment_named(name)  # says what is wrong
     if store not in STORES:
         raise ConfigError(f"there is no snapshot store {store!r}: choose {', '.join(STORES)}")
@@ -155,5 +163,5 @@ async def _opened(
     blobs = BlobFolder(home.blobs)
     environment = build_environment(options, blobs=blobs)
     wanted = SnapshotOptions.model_validate({"store": store})
-    async with with_snapshots(environment, wanted, home=home, blobs=blobs, events=events) as saved:
+    async with with_snapshots(environment, wanted, home=home, blobs=blobs, events=events or FanOut([])) as saved:
         yield saved
