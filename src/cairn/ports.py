@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Int32
 
 from cairn.data.action import Action
+from cairn.data.history import Deed
 from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
 from cairn.data.observation import Box, Observation
 from cairn.data.sample import Batch
-from cairn.data.snapshot import Deed
 from cairn.data.task import RolloutPlan, Start, Task, Template
 from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, Trajectory
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Task
 from cairn.ports import Environment, Session
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cairn.data.action import Click
+from cairn.data.history import Deed
 from cairn.data.ids import ElementId, SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import FromSnapshot, Recorded, Root, Split, Task
 from cairn.errors import ConfigError, SessionError, StoreError
 from cairn.ports import ResumedSession, Session

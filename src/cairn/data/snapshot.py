@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cairn.data.action import Action
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.task import Task
@@ -16,14 +16,6 @@ class StoreKind(StrEnum):
     PODMAN = "podman"  # the same, by Podman
     NATIVE = "native"  # the environment's own structured state
     REPLAY = "replay"  # the actions that led there, done again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
-    """Something done on the way to a state, and what was seen before it."""
-
-    observation: Observation
-    action: Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

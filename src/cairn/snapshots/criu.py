@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Task
 from cairn.errors import SessionError
 from cairn.ports import Session

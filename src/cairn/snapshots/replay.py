@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Root, Task
 from cairn.ports import Session, SessionFactory
 

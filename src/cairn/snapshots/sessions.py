@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from cairn.data.action import Action
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
 from cairn.data.observation import Observation
-from cairn.data.snapshot import Deed
 from cairn.data.trajectory import Evidence
 from cairn.errors import SessionError
 from cairn.ports import ExpertSession, Session, Step

@@ -8,9 +8,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from cairn.data.action_json import dump_tagged, load_tagged
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId, TemplateId
 from cairn.data.observation import Observation
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Split, Task, Template
 from cairn.errors import ConfigError, StoreError
 

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
 from cairn.data.observation import Observation
-from cairn.data.snapshot import Deed, Snapshot
+from cairn.data.snapshot import Snapshot
 from cairn.data.task import Task
 from cairn.errors import InvariantError
 from cairn.ports import ExpertSession, Session
