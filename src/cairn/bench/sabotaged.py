@@ -22,8 +22,9 @@ from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.contained import MiniwobContainers
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.errors import SessionError
-from cairn.ports import ExpertSession, SnapshotStore
+from cairn.ports import ExpertSession
 from cairn.scratch import make_root
+from cairn.snapshot_ports import SnapshotStore
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.leftovers import leftovers
 from cairn.snapshots.containers.yard import Limits, Yard

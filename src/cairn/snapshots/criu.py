@@ -4,50 +4,20 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Task
 from cairn.errors import SessionError, boundary
-from cairn.ports import Container, Session
+from cairn.ports import Session
 from cairn.scratch import remove_all
+from cairn.snapshot_ports import Contained, ContainedSession
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.yard import Yard
 
 _LEFT = "session.json"  # in an image: what the session knew that is not in its container
 _FRESH = SnapshotId("fresh")  # the image of a container that has done nothing yet
-
-
-class ContainedSession(Session, Protocol):
-    """A session whose browser lives in a container."""
-
-    @property
-    def container(self) -> Container: ...
-
-    async def leave(self) -> bytes:
-        """Let go of the container, which stays as it is; what another session needs to go on in a copy of it."""
-        ...
-
-    async def rejoin(self) -> None:
-        """Come back after `leave`."""
-        ...
-
-
-class Contained(Protocol):
-    """An environment that can work in containers."""
-
-    async def prepare(self, container: Container) -> bytes:
-        """Make a new container ready for any task, and let go of it; what `begin_in` needs."""
-        ...
-
-    async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedSession:
-        """A session at the task's root in a copy of a prepared container, which ends with the session."""
-        ...
-
-    async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedSession:
-        """A session in a copy of a container that another session left."""
-        ...
 
 
 class CriuStore:
@@ -102,6 +72,9 @@ class CriuStore:
                 await container.end()
                 raise
 
+    async def kept(self) -> Sequence[SnapshotId]:
+        return self._images.kept()
+
     async def remove(self, snapshot: SnapshotId) -> None:
         await self._images.remove(snapshot)
 
@@ -127,6 +100,6 @@ class CriuStore:
 
 
 def _contained(session: Session) -> ContainedSession:
-    if not hasattr(session, "leave"):
-        raise SessionError("this session does not live in a container, so criu cannot save it")
-    return session  # pyright: ignore[reportReturnType] - checked by its one distinctive method
+    if not isinstance(session, ContainedSession):
+        raise SessionError("this session does not live in a container, so it cannot be saved with one")
+    return session
