@@ -138,6 +138,19 @@ class RolloutOptions(Table):
     breaker_window: int = Field(default=64, ge=1)
 
 
+class SnapshotOptions(Table):
+    """How the states of sessions are kept, for rollouts that start in the middle."""
+
+    store: Literal["none", "auto", "criu", "native", "replay"] = "none"
+    """`auto` takes the most exact one that this host and the environment support, and says which; `none`: no session
+    can be saved."""
+    memory_gb: float = Field(default=2.0, gt=0)
+    """Images of containers in memory; more are compressed and moved to the run's directory, the least recently used
+    first."""
+    tolerance: float = Field(default=0.0, ge=0, le=1)
+    """Share of a screenshot's pixels in which an opened state may differ from the saved one."""
+
+
 class EvaluationOptions(Table):
     """Episodes on held-out seeds."""
 
@@ -161,6 +174,7 @@ class RunConfig(Table):
     imitation: ImitationOptions = Field(default_factory=ImitationOptions)
     reinforcement: ReinforcementOptions = Field(default_factory=ReinforcementOptions)
     rollout: RolloutOptions = Field(default_factory=RolloutOptions)
+    snapshots: SnapshotOptions = Field(default_factory=SnapshotOptions)
     evaluation: EvaluationOptions = Field(default_factory=EvaluationOptions)
     checkpoint_every_updates: int = Field(default=10, ge=1)
 

@@ -1,6 +1,5 @@
 """The seams. Components know these protocols and never each other; `cairn.app` picks implementations."""
 
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,10 @@ import numpy as np
 from jaxtyping import Int32
 
 from cairn.data.action import Action
+from cairn.data.history import Deed
 from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
 from cairn.data.observation import Box, Observation
 from cairn.data.sample import Batch
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
 from cairn.data.task import RolloutPlan, Start, Task, Template
 from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, Trajectory
 
@@ -74,6 +73,15 @@ class ResumedSession(Session, Protocol):
         ...
 
 
+@runtime_checkable
+class WatchedSession(Session, Protocol):
+    """A session that counts what goes wrong in its page's scripts."""
+
+    async def script_errors(self) -> int:
+        """Errors that the page has raised or logged so far, those before a snapshot included."""
+        ...
+
+
 class SessionFactory(Protocol):
     """Opens sessions, at a task's root or at a snapshot. Warm browsers and containers are its own affair."""
 
@@ -112,87 +120,6 @@ class CalibratedEnvironment(Environment, Protocol):
 
         The rectangle is the page's only interactive element. `evidence().raw_reward` is 1 where the last click hit it.
         """
-        ...
-
-
-class Container(Protocol):
-    """A browser with all that it needs, by itself, so that the whole can be saved and copied."""
-
-    @property
-    def pid(self) -> int:
-        """Of its process 1, on this host."""
-        ...
-
-    @property
-    def scratch(self) -> Path:
-        """A directory that lives as long as the container."""
-        ...
-
-    async def connect(self) -> socket.socket:
-        """A new connection to the browser; the one before must be closed."""
-        ...
-
-    async def freeze(self, image: Path) -> None:
-        """Write it whole to the new folder `image`. It goes on, and nobody may be connected."""
-        ...
-
-    async def end(self) -> None:
-        """Kill everything in it, and wait until nothing is left. Idempotent."""
-        ...
-
-
-@runtime_checkable
-class PortableSession(Session, Protocol):
-    """A session that can say all that matters of its state."""
-
-    async def export_state(self) -> bytes:
-        """What `PortableEnvironment.import_state` needs to come to the same state."""
-        ...
-
-
-@runtime_checkable
-class PortableEnvironment(Environment, Protocol):
-    """An environment that can be put into a state of its own making. Its sessions are `PortableSession`s."""
-
-    @property
-    def uncovered(self) -> Sequence[str]:
-        """What an exported state leaves out, in words ("requests under way"); empty where that is nothing."""
-        ...
-
-    async def import_state(self, task: Task, state: bytes) -> Session:
-        """A new session of `task` in that state."""
-        ...
-
-
-class SnapshotStore(Protocol):
-    """One way to keep the states of sessions. Failures outside are `SessionError`s."""
-
-    @property
-    def kind(self) -> StoreKind: ...
-
-    @property
-    def build(self) -> str:
-        """What a snapshot of today can be opened with; empty where anything will do."""
-        ...
-
-    async def open_root(self, task: Task) -> Session:
-        """A session at the task's root that this store can save."""
-        ...
-
-    async def save(self, session: Session, snapshot: SnapshotId, *, history: Sequence[Deed]) -> int:
-        """Keep the state of a session that this store opened, which goes on undisturbed. Bytes kept."""
-        ...
-
-    async def open(self, snapshot: Snapshot) -> Session:
-        """A new session in that state, not yet verified."""
-        ...
-
-    async def remove(self, snapshot: SnapshotId) -> None:
-        """Forget it. Idempotent."""
-        ...
-
-    async def close(self) -> None:
-        """Free what is held for opening; snapshots stay. Idempotent."""
         ...
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,14 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.data.action import Click, Invalid
+from cairn.data.history import Deed
 from cairn.data.ids import ElementId
+from cairn.data.observation import Observation
 from cairn.data.task import FromSnapshot, Recorded
-from cairn.data.trajectory import Ending, Trajectory
+from cairn.data.trajectory import Ending, Prompt, Trajectory
 from cairn.errors import InvariantError
+from cairn.ports import Past
 from cairn.rollout.episode import Limits, turn_seed
 from cairn.testing.faults import Call, Fault
 from cairn.testing.scripted import CHOOSE, ENTER
-from cairn.testing.scripted_policy import END, FINISH, NONSENSE, TYPE, replay
+from cairn.testing.scripted_policy import END, FINISH, NONSENSE, TYPE, ScriptedCodec, replay
 from rollout.stage import MINUS, PLUS, Stage, plan_for
 
 GONE = ConnectionResetError("gone")
@@ -248,6 +252,29 @@ async def test_a_recorded_state_is_answered_once_and_opens_nothing(answer: list[
     assert played.evidence is not None
     assert (played.evidence.done, played.evidence.raw_reward) == (False, 0.0)
     assert len(stage.environment.opened) == 1
+
+
+class Attentive(ScriptedCodec):
+    """Remembers what it was told of earlier turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Sequence[Past]] = []
+
+    def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
+        self.told.append(tuple(turns))
+        return super().prompt(goal, turns, seen)
+
+
+async def test_what_was_done_before_a_recorded_state_is_part_of_the_prompt() -> None:
+    codec = Attentive()
+    stage = Stage(codec=codec)
+    session = await stage.environment.open(plan_for().task, start=plan_for().start)
+    before = Deed(observation=await session.observe(), action=Click(ElementId(1)))
+    await session.close()
+    start = Recorded(goal="g", history=(before,), observation=before.observation, expert=before.action)
+    await stage.episodes.run(plan_for(start=start), sibling=0)
+    assert codec.told == [(before,)]
 
 
 async def test_text_is_typed_and_submitted() -> None:

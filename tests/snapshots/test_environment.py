@@ -1,5 +1,6 @@
 """Opening at snapshots: verified, retried, handed down to the next store, or refused."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from cairn.data.action import Click
+from cairn.data.history import Deed
 from cairn.data.ids import ElementId, SnapshotId
 from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import FromSnapshot, Recorded, Root, Split, Task
 from cairn.errors import ConfigError, SessionError, StoreError
-from cairn.ports import ResumedSession, Session, SnapshotStore
+from cairn.ports import ResumedSession, Session
+from cairn.snapshot_ports import SnapshotStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.sessions import SavableSession
@@ -20,6 +23,8 @@ from cairn.testing.faults import Call, Fault
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.scripted import COUNT, ScriptedEnvironment
 from cairn.testing.session_contract import SESSION_CONTRACT, Check
+from cairn.testing.snapshot_contract import SNAPSHOT_CONTRACT
+from cairn.testing.snapshot_contract import Check as StoreCheck
 
 PLUS, MINUS = Click(ElementId(1)), Click(ElementId(2))
 TO_THREE = Task(template=COUNT, split=Split.TRAIN, index=2)
@@ -53,9 +58,11 @@ class Astray(ReplayStore):
 
 
 class Stage:
-    def __init__(self, folder: Path, stores: Callable[[ScriptedEnvironment], Sequence[SnapshotStore]]) -> None:
+    def __init__(
+        self, folder: Path, stores: Callable[[ScriptedEnvironment], Sequence[SnapshotStore]], *, capacity: int = 16
+    ) -> None:
         self.blobs = MemoryBlobs()
-        self.pages = ScriptedEnvironment(blobs=self.blobs)
+        self.pages = ScriptedEnvironment(blobs=self.blobs, capacity=capacity)
         self.events = MemoryEvents()
         self.shelf = Shelf(folder / "shelf")
         self.environment = SnapshotEnvironment(
@@ -84,6 +91,11 @@ def replaying(pages: ScriptedEnvironment) -> Sequence[SnapshotStore]:
 @pytest.mark.parametrize("check", SESSION_CONTRACT, ids=lambda c: c.__name__)
 async def test_the_session_contract(check: Check, tmp_path: Path) -> None:
     await check(Stage(tmp_path, replaying).environment, TO_THREE)
+
+
+@pytest.mark.parametrize("check", SNAPSHOT_CONTRACT, ids=lambda c: c.__name__)
+async def test_the_snapshot_contract(check: StoreCheck, tmp_path: Path) -> None:
+    await check(ReplayStore(Stage(tmp_path, replaying).pages), TO_THREE)
 
 
 async def test_a_snapshot_says_what_led_to_it(tmp_path: Path) -> None:
@@ -118,14 +130,14 @@ async def test_a_state_that_came_back_otherwise_is_never_used(tmp_path: Path) ->
     ):
         await stage.opened(kept)
     assert stage.pages.live == 0
-    assert stage.events.kinds() == ["snapshot_failed"] * 2
+    assert stage.events.kinds() == ["snapshot_saved"] + ["snapshot_failed"] * 2
 
 
 async def test_a_mismatch_is_tried_again_with_the_same_store(tmp_path: Path) -> None:
     stage = Stage(tmp_path, lambda pages: [Astray(pages, wrong=[0])])
     kept, digest = await stage.saved()
     assert (await (await stage.opened(kept)).observe()).digest == digest
-    assert stage.events.kinds() == ["snapshot_failed"]
+    assert stage.events.kinds() == ["snapshot_saved", "snapshot_failed"]
 
 
 @pytest.mark.parametrize("broken", ["wrong", "failing"])
@@ -140,7 +152,7 @@ async def test_after_two_failures_the_next_store_down_opens_it(tmp_path: Path, b
     kept, digest = await stage.saved()
     session = await stage.opened(kept)
     assert (await session.observe()).digest == digest
-    assert stage.events.kinds() == ["snapshot_failed", "snapshot_failed", "snapshot_fallback"]
+    assert stage.events.kinds() == ["snapshot_saved", "snapshot_failed", "snapshot_failed", "snapshot_fallback"]
     again = stage.shelf.get(await session.snapshot())
     assert again.kind is StoreKind.REPLAY  # it can be saved by the store that opened it alone
 
@@ -203,3 +215,148 @@ async def test_a_damaged_entry_names_its_file(tmp_path: Path) -> None:
     stage.shelf.remove(kept)
     stage.shelf.remove(kept)
     assert list(stage.shelf) == []
+
+
+# ── who needs a snapshot, and how many sessions there may be ──────────────────
+
+
+class Kept(ReplayStore):
+    """Remembers what it keeps, and may refuse to."""
+
+    def __init__(self, sessions: ScriptedEnvironment, *, kind: StoreKind = StoreKind.NATIVE) -> None:
+        super().__init__(sessions)
+        self.kind = kind
+        self.saved: set[SnapshotId] = set()
+        self.refuses = False
+
+    async def save(self, session: Session, snapshot: SnapshotId, *, history: Sequence[Deed]) -> int:
+        if self.refuses:
+            raise SessionError("the disk is full")
+        self.saved.add(snapshot)
+        return 10
+
+    async def kept(self) -> Sequence[SnapshotId]:
+        return tuple(self.saved)
+
+    async def remove(self, snapshot: SnapshotId) -> None:
+        self.saved.discard(snapshot)
+
+
+def two_kept(stage_of: list[Kept]) -> Callable[[ScriptedEnvironment], Sequence[SnapshotStore]]:
+    def stores(pages: ScriptedEnvironment) -> Sequence[SnapshotStore]:
+        stage_of[:] = [Kept(pages, kind=StoreKind.CRIU), Kept(pages)]
+        return stage_of
+
+    return stores
+
+
+async def test_the_stores_below_keep_the_state_too_so_that_they_can_open_it(tmp_path: Path) -> None:
+    kept_by: list[Kept] = []
+    stage = Stage(tmp_path, two_kept(kept_by))
+    kept, _ = await stage.saved()
+    assert [store.saved for store in kept_by] == [{kept}, {kept}]
+    assert stage.shelf.get(kept).size == 20
+
+
+async def test_a_save_that_fails_leaves_nothing_and_the_session_goes_on(tmp_path: Path) -> None:
+    kept_by: list[Kept] = []
+    stage = Stage(tmp_path, two_kept(kept_by))
+    kept_by[1].refuses = True
+    session = await stage.environment.open(TO_THREE, start=Root())
+    with pytest.raises(SessionError, match="disk is full"):
+        await session.snapshot()
+    assert kept_by[0].saved == set()
+    assert list(stage.shelf) == []
+    await session.observe()
+    await session.act(PLUS)
+
+
+async def test_a_snapshot_lives_until_its_last_user_lets_go(tmp_path: Path) -> None:
+    kept_by: list[Kept] = []
+    stage = Stage(tmp_path, two_kept(kept_by))
+    kept, _ = await stage.saved()
+    stage.environment.retain(kept)
+    await stage.environment.release(kept)
+    assert kept in stage.shelf
+    await stage.environment.release(kept)
+    assert kept not in stage.shelf
+    assert kept_by[0].saved == kept_by[1].saved == set()
+    with pytest.raises(ConfigError, match="there is no snapshot"):
+        stage.environment.retain(kept)
+
+
+async def test_a_snapshot_that_is_let_go_while_it_is_opened_is_opened_first(tmp_path: Path) -> None:
+    kept_by: list[Kept] = []
+    stage = Stage(tmp_path, two_kept(kept_by), capacity=1)
+    kept, digest = await stage.saved()
+    blocking = await stage.environment.open(TO_THREE, start=Root())
+    opening = asyncio.create_task(stage.opened(kept))
+    await asyncio.sleep(0)
+    await stage.environment.release(kept)
+    assert kept in kept_by[0].saved
+    await blocking.close()
+    assert (await (await opening).observe()).digest == digest
+    assert kept not in kept_by[0].saved
+
+
+async def test_what_a_killed_process_left_without_an_entry_is_collected(tmp_path: Path) -> None:
+    kept_by: list[Kept] = []
+    stage = Stage(tmp_path, two_kept(kept_by))
+    kept, _ = await stage.saved()
+    kept_by[0].saved.add(SnapshotId("lost"))
+    assert await stage.environment.collect() == 1
+    assert kept_by[0].saved == {kept}
+
+
+async def test_an_opening_waits_for_a_free_place(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, replaying, capacity=2)
+    kept, _ = await stage.saved()
+    first, second = await stage.opened(kept), await stage.environment.open(TO_THREE, start=Root())
+    third = asyncio.create_task(stage.opened(kept))
+    await asyncio.sleep(0)
+    assert not third.done()
+    assert stage.pages.live == 2
+    await first.close()
+    await first.close()  # gives back one place, not two
+    waiting = asyncio.create_task(stage.environment.open(TO_THREE, start=Root()))
+    await third
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await second.close()
+    await (await waiting).close()
+
+
+async def test_an_opening_that_fails_gives_its_place_back(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, lambda pages: [Astray(pages, failing=range(2))], capacity=1)
+    kept, _ = await stage.saved()
+    with pytest.raises(SessionError):
+        await stage.opened(kept)
+    await (await stage.opened(kept)).close()
+
+
+class Noisy(ReplayStore):
+    """Its pages raise an error when they are opened again."""
+
+    async def open(self, snapshot: Snapshot) -> Session:
+        session = await super().open(snapshot)
+        return Watched(session, errors=1)
+
+
+class Watched(SavableSession):
+    def __init__(self, inner: Session, *, errors: int) -> None:
+        super().__init__(inner=inner, before=(), save=never)
+        self.errors = errors
+
+    async def script_errors(self) -> int:
+        return self.errors
+
+
+async def never(session: SavableSession) -> SnapshotId:
+    raise AssertionError
+
+
+async def test_a_page_that_raises_errors_when_it_comes_back_is_not_the_saved_one(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, lambda pages: [Noisy(pages)])
+    kept, _ = await stage.saved()
+    with pytest.raises(SessionError, match="its scripts had raised 0 errors then, and 1 now"):
+        await stage.opened(kept)

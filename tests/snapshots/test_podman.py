@@ -11,7 +11,7 @@ from cairn.errors import SessionError, SetupError
 from cairn.snapshots.containers.criu import DeclinedError
 from cairn.snapshots.containers.empty_image import NAME, write_image
 from cairn.snapshots.containers.podman import PodmanOptions, PodmanYard
-from cairn.snapshots.containers.podman_host import Runtime, find_runtime, podman_lacks
+from cairn.snapshots.containers.podman_host import Runtime, find_runtime, podman_lacking
 from cairn.snapshots.containers.podman_program import (
     ARCHIVE,
     Compression,
@@ -224,23 +224,23 @@ def with_tools(folder: Path, *, podman_too: bool = True) -> None:
 
 def test_a_host_without_podman_is_told_to_run_the_setup(bare: Path, tmp_path: Path) -> None:
     with_tools(bare, podman_too=False)
-    lack = podman_lacks(prefix=prefix_with(tmp_path / "prefix"))
-    assert lack is not None
+    lack = podman_lacking(prefix=prefix_with(tmp_path / "prefix"))
+    assert not lack.ok
     assert lack.reason == "the program podman is missing"
     assert lack.fix == "run scripts/setup-snapshots"
 
 
 def test_without_a_prefix_the_setup_has_not_been_run(bare: Path, tmp_path: Path) -> None:
-    lack = podman_lacks(prefix=tmp_path)
-    assert lack is not None
+    lack = podman_lacking(prefix=tmp_path)
+    assert not lack.ok
     assert str(tmp_path) in lack.reason
     assert "setup-snapshots" in lack.fix
 
 
 def test_others_than_root_are_told_what_to_use_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    lack = podman_lacks(prefix=tmp_path)
-    assert lack is not None
+    lack = podman_lacking(prefix=tmp_path)
+    assert not lack.ok
     assert "root" in lack.reason
     assert "native or replay" in lack.fix
 
@@ -271,8 +271,8 @@ def test_a_runtime_of_the_prefix_comes_before_the_hosts(bare: Path, tmp_path: Pa
 def test_a_runtime_that_cannot_save_is_named_with_the_one_that_can(bare: Path, tmp_path: Path) -> None:
     with_tools(bare)
     crun = program(bare / "crun", "exit 1")
-    lack = podman_lacks(prefix=prefix_with(tmp_path / "prefix"), runtime=Runtime.CRUN)
-    assert lack is not None
+    lack = podman_lacking(prefix=prefix_with(tmp_path / "prefix"), runtime=Runtime.CRUN)
+    assert not lack.ok
     assert f"{crun} was built without criu" in lack.reason
     assert lack.fix.startswith("choose the runtime runc")
 
@@ -280,7 +280,7 @@ def test_a_runtime_that_cannot_save_is_named_with_the_one_that_can(bare: Path, t
 def test_a_host_that_has_everything_lacks_nothing(bare: Path, tmp_path: Path) -> None:
     with_tools(bare)
     program(bare / "runc", "exit 0")
-    assert podman_lacks(prefix=prefix_with(tmp_path / "prefix")) is None
+    assert podman_lacking(prefix=prefix_with(tmp_path / "prefix")).ok
 
 
 async def test_a_yard_on_a_host_that_lacks_something_says_so_in_one_sentence(bare: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cairn.snapshots.containers.criu import DeclinedError
 from cairn.snapshots.containers.family import children_of, lives
 from cairn.snapshots.containers.leftovers import clean, leftovers
 from cairn.snapshots.containers.podman import PodmanContainer, PodmanOptions, PodmanYard
-from cairn.snapshots.containers.podman_host import Runtime, podman_lacks
+from cairn.snapshots.containers.podman_host import Runtime, podman_lacking
 from cairn.snapshots.containers.podman_program import ARCHIVE, Compression
 from cairn.snapshots.containers.yard import PREFIX, Limits
 
@@ -33,8 +33,8 @@ def missing() -> str:
     """Why there can be no containers here; empty where there can."""
     if not os.environ.get("CAIRN_TEST_CRIU"):
         return "set CAIRN_TEST_CRIU=1 to freeze and thaw real containers"
-    lack = podman_lacks(prefix=PREFIX)
-    return lack.reason if lack else ""
+    lack = podman_lacking(prefix=PREFIX)
+    return lack.reason
 
 
 pytestmark = [
@@ -115,8 +115,8 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 @pytest.fixture(params=[Runtime.RUNC, Runtime.CRUN])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    lack = podman_lacks(prefix=PREFIX, runtime=request.param)
-    if lack is not None:
+    lack = podman_lacking(prefix=PREFIX, runtime=request.param)
+    if not lack.ok:
         pytest.skip(lack.reason)
     return request.param
 

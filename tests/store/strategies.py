@@ -23,6 +23,7 @@ from cairn.data.action import (
     Type,
     Wait,
 )
+from cairn.data.history import Deed
 from cairn.data.ids import ElementId, GroupId, ImageId, SnapshotId, TemplateId
 from cairn.data.observation import Box, Element, Observation
 from cairn.data.task import FromSnapshot, Purpose, Recorded, RolloutPlan, Root, Split, Task, Template
@@ -113,7 +114,13 @@ plans = st.builds(
     start=st.one_of(
         st.just(Root()),
         st.builds(FromSnapshot, id=text.map(SnapshotId)),
-        st.builds(Recorded, goal=text, observation=observations, expert=actions),
+        st.builds(
+            Recorded,
+            goal=text,
+            history=st.lists(st.builds(Deed, observation=observations, action=actions), max_size=2).map(tuple),
+            observation=observations,
+            expert=actions,
+        ),
     ),
     group_size=st.integers(1, 8),
     depth=st.integers(1, 9),

@@ -1,5 +1,6 @@
 """What this machine has, and what to do about what it lacks."""
 
+import asyncio
 import importlib.util
 import os
 import platform
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from cairn.app.snapshots import survey
 from cairn.envs.chromium.discovery import Channel, find_browser
 from cairn.errors import CairnError
 
@@ -34,7 +36,7 @@ class Finding:
 
 def diagnose() -> tuple[Finding, ...]:
     """Look at everything, whatever is missing."""
-    return tuple(look() for look in _LOOKS)
+    return (*(look() for look in _LOOKS), *_snapshot_stores())
 
 
 def _python() -> Finding:
@@ -161,6 +163,19 @@ def _shared_memory() -> Finding:
         needed=False,
         detail=f"{megabytes:.0f} MB in /dev/shm",
         fix="start the container with more, as in --shm-size=1g",
+    )
+
+
+def _snapshot_stores() -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            what=f"snapshots: {report.kind}",
+            ok=report.usable.ok,
+            needed=False,
+            detail="works" if report.usable.ok else report.usable.reason,
+            fix=report.usable.fix,
+        )
+        for report in asyncio.run(survey())
     )
 
 

@@ -89,6 +89,14 @@ def environment_named(name: str) -> Environment:
     return build_environment(EnvironmentOptions.model_validate({"name": name}), blobs=MemoryBlobs())
 
 
+def owner_of(template: Template) -> str:
+    """The name of the environment that has the template."""
+    for name in NAMES:
+        if any(known.id == template.id for known in environment_named(name).templates):
+            return name
+    raise ConfigError(f"no environment of this version has a task {template.id}")
+
+
 def describe(name: str) -> Description:
     """What `cairn env list` says of it."""
     environment = environment_named(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn import config as configuration
 from cairn.app.environments import build_environment, choose_templates, require_browser
+from cairn.app.snapshots import SnapshotCounts, with_snapshots
 from cairn.app.training import Parts, build_course, build_evaluator, build_runner
 from cairn.config import RunConfig
 from cairn.data.ledger import Quantity
@@ -18,7 +19,8 @@ from cairn.loop import progress as progress_file
 from cairn.loop.course import CHECKPOINTS, PROGRESS
 from cairn.loop.progress import Progress
 from cairn.models.loading import configure_threads, require_model
-from cairn.ports import BlobStore, EventSink
+from cairn.ports import BlobStore, Environment, EventSink
+from cairn.snapshots.home import Home
 from cairn.store.events import FanOut, TensorBoardSink
 from cairn.store.run import RunWriter, open_run
 from cairn.testing.memory import MemoryBlobs
@@ -54,19 +56,34 @@ async def _parts(request: TrainRequest) -> AsyncGenerator[Parts]:
     run = _writer(request)
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
-        environment = build_environment(request.config.environment, blobs=run.blobs)
-        templates = choose_templates(environment, request.config.environment.templates)
         brain = _brain(request.config, blobs=run.blobs)
-        sinks: list[EventSink] = [run.events, *request.sinks, *([board] if board else [])]
+        events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
-            yield Parts(environment=environment, templates=templates, brain=brain, events=FanOut(sinks), run=run)
+            async with _environment(request.config, run=run, events=events) as environment:
+                templates = choose_templates(environment, request.config.environment.templates)
+                yield Parts(environment=environment, templates=templates, brain=brain, events=events, run=run)
         finally:
-            await environment.close()
             await brain.engine.close()
     finally:
         if board is not None:
             board.close()
         run.close()
+
+
+@asynccontextmanager
+async def _environment(config: RunConfig, *, run: RunWriter, events: EventSink) -> AsyncGenerator[Environment]:
+    environment = build_environment(config.environment, blobs=run.blobs)
+    if config.snapshots.store != "none":
+        home = Home(folder=run.path / "snapshots")
+        async with with_snapshots(
+            environment, config.snapshots, home=home, blobs=run.blobs, events=events
+        ) as environment_with:
+            yield environment_with
+        return
+    try:
+        yield environment
+    finally:
+        await environment.close()
 
 
 def _brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":

@@ -16,6 +16,7 @@ import psutil
 
 from cairn.bench.competitors import Competitor, Contender, Played, bench_python, play_elsewhere
 from cairn.bench.environment_report import EnvBench, Run, summarise
+from cairn.bench.memory import tree_pss_mb
 from cairn.bench.traces import Trace, record
 from cairn.data.ids import ImageId
 from cairn.data.task import Root, Split, Task
@@ -23,8 +24,6 @@ from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.errors import InvariantError
 from cairn.rollout.unwrap import one_error
-
-_MEGABYTE = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +131,7 @@ async def _measure_ours(sessions: int, *, traces: Sequence[Trace], options: EnvB
                 group.create_task(rounds(offset))
         wall = time.perf_counter() - begun
         cpu = _cpu([os.getpid()]) - before
-        memory = _pss(os.getpid())
+        memory = tree_pss_mb(os.getpid(), itself=False)
     finally:
         await environment.close()
     return Run(
@@ -207,7 +206,7 @@ async def _measure_theirs(
         async with asyncio.TaskGroup() as group:
             for worker in workers:
                 group.create_task(rounds(worker))
-        memory = sum(_pss(worker.pid) for worker in workers)
+        memory = sum(tree_pss_mb(worker.pid, itself=False) for worker in workers)
     finally:
         for worker in workers:
             await worker.close()
@@ -230,15 +229,6 @@ def _tree(pid: int) -> tuple[list[psutil.Process], list[psutil.Process]]:
         return [root], root.children(recursive=True)
     except psutil.Error:
         return [], []
-
-
-def _pss(pid: int) -> float:
-    """Proportional memory of a process's descendants, in MB; shared pages are counted once."""
-    total = 0
-    for process in _tree(pid)[1]:
-        with contextlib.suppress(psutil.Error):
-            total += int(process.memory_full_info().pss)
-    return total / _MEGABYTE
 
 
 def _cpu(pids: Sequence[int]) -> float:

@@ -93,6 +93,29 @@ def rollout(
 
 
 @app.command()
+def restore(
+    *,
+    steps: Annotated[int, typer.Option(min=0, help="From the root to the state.")] = 10,
+    branches: Annotated[int, typer.Option(min=1, max=32, help="Sessions of one state to open at once.")] = 8,
+    repetitions: Annotated[int, typer.Option(min=1, help="Of everything, the stores in turn.")] = 5,
+    quiet: Quiet = False,
+) -> None:
+    """What it costs to come back to a state: every snapshot store against replay.
+
+    Example: cairn bench restore --steps 10 --branches 8
+    """
+    from cairn.bench.restore import RestoreBenchOptions, bench_restore, restore_json, restore_table
+
+    options = RestoreBenchOptions(steps=steps, branches=branches, repetitions=repetitions)
+    with reported():
+        with ERR.status("measuring") as status:
+            result = run_async(bench_restore(options, progress=status.update))
+        if not quiet:
+            OUT.print(restore_table(result))
+        typer.echo(restore_json(result))
+
+
+@app.command()
 def differential(
     *,
     seeds: Annotated[int, typer.Option(min=1, help="Held-out instances of each task.")] = 5,

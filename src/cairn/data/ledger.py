@@ -24,6 +24,8 @@ class Quantity(StrEnum):
     OPENS = auto()  # sessions asked for, at a root or at a snapshot
     SAVES = auto()
     RESTORES = auto()  # those opens that start from a snapshot
+    RESTORE_FAILURES = auto()  # openings that came to another state, or to none: each attempt counts
+    RESTORE_FALLBACKS = auto()  # snapshots that only a store further down could open
     JUDGED = auto()  # trajectories that are evidence about the policy
     SUCCESS = auto()
     FAILURE = auto()
@@ -54,6 +56,8 @@ class Quantity(StrEnum):
 FROM_UPDATES = frozenset(
     {
         Quantity.SAVES,
+        Quantity.RESTORE_FAILURES,
+        Quantity.RESTORE_FALLBACKS,
         Quantity.UPDATES,
         Quantity.GROUPS_IN_UPDATES,
         Quantity.SEQUENCES_IN_UPDATES,
@@ -132,6 +136,11 @@ def of_update(
         sums[Purpose.TRAIN, ALL_TEMPLATES, Quantity.SEQUENCES_IN_UPDATES] += sequences
         sums[Purpose.TRAIN, ALL_TEMPLATES, Quantity.SAMPLES_IN_UPDATES] += samples
     return Ledger(sums=dict(sums))
+
+
+def of_snapshot(quantity: Quantity, template: TemplateId) -> Ledger:
+    """One save, failed opening or fallback. Sessions do not say what they are for: it counts as training."""
+    return Ledger(sums={(Purpose.TRAIN, template, quantity): 1})
 
 
 def of_learner(seconds: float) -> Ledger:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cairn.data.action import Action
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.task import Task
@@ -19,14 +19,6 @@ class StoreKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
-    """Something done on the way to a state, and what was seen before it."""
-
-    observation: Observation
-    action: Action
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A state that can be opened again, as often as wanted."""
 
@@ -35,6 +27,7 @@ class Snapshot:
     goal: str
     history: tuple[Deed, ...]  # from the task's root to here
     seen: Observation  # what the state looks like
+    script_errors: int  # that the page had raised or logged; 0 where nobody counts
     kind: StoreKind
     parent: SnapshotId | None  # the snapshot that its session was opened from
     size: int  # bytes that the store keeps for it

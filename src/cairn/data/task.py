@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cairn.data.action import Action
+from cairn.data.history import Deed
 from cairn.data.ids import GroupId, SnapshotId, TaskId, TemplateId
 from cairn.data.observation import Observation
 from cairn.errors import InvariantError
@@ -67,9 +68,13 @@ class FromSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Answer at a recorded state, without an environment; `expert` is the action to match."""
+    """Answer at a recorded state, without an environment; `expert` is the action to match.
+
+    `history` is what was done before, and becomes part of the prompt.
+    """
 
     goal: str
+    history: tuple[Deed, ...] = ()
     observation: Observation
     expert: Action
 

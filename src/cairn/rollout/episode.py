@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cairn.data.action import Invalid
+from cairn.data.history import Deed
 from cairn.data.observation import Observation
-from cairn.data.snapshot import Deed
 from cairn.data.task import Recorded, RolloutPlan
 from cairn.data.trajectory import Completion, Ending, Evidence, Prompt, Seconds, Trajectory, Turn
 from cairn.errors import BoundaryError, EngineError, SessionError
@@ -131,7 +131,7 @@ class _Episode:
 
     async def _answer_recorded(self, start: Recorded) -> tuple[Ending, Evidence]:
         """One answer at a state that is only known from a record: nothing is opened, nothing is performed."""
-        self.goal = start.goal
+        self.goal, self.before = start.goal, start.history
         ending = self._after_answer(await self._ask(start.observation))
         if ending is None and isinstance(self.turns[-1].action, Invalid):
             ending = Ending.FORMAT_ERROR  # there is no second answer in which to do better

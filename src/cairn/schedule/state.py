@@ -28,3 +28,19 @@ def table(state: Mapping[str, object], key: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ConfigError(f"scheduler state: {key} must be an object, got {value!r}")
     return cast("dict[str, object]", value)
+
+
+def array(state: Mapping[str, object], key: str) -> list[object]:
+    """A JSON array; a `ConfigError` names the key where there is none."""
+    value = state.get(key)
+    if not isinstance(value, list):
+        raise ConfigError(f"scheduler state: {key} must be an array, got {value!r}")
+    return cast("list[object]", value)
+
+
+def text(state: Mapping[str, object], key: str) -> str:
+    """A string; a `ConfigError` names the key where there is none."""
+    value = state.get(key)
+    if not isinstance(value, str):
+        raise ConfigError(f"scheduler state: {key} must be a string, got {value!r}")
+    return value

@@ -6,47 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Task
 from cairn.errors import SessionError, boundary
-from cairn.ports import Container, Session
+from cairn.ports import Session
 from cairn.scratch import remove_all
+from cairn.snapshot_ports import Contained, ContainedSession, Container
 from cairn.snapshots.containers.images import Images
 
 _LEFT = "session.json"  # in an image: what the session knew that is not in its container
 _FRESH = SnapshotId("fresh")  # the image of a container that has done nothing yet
-
-
-class ContainedSession(Session, Protocol):
-    """A session whose browser lives in a container."""
-
-    @property
-    def container(self) -> Container: ...
-
-    async def leave(self) -> bytes:
-        """Let go of the container, which stays as it is; what another session needs to go on in a copy of it."""
-        ...
-
-    async def rejoin(self) -> None:
-        """Come back after `leave`."""
-        ...
-
-
-class Contained(Protocol):
-    """An environment that can work in containers."""
-
-    async def prepare(self, container: Container) -> bytes:
-        """Make a new container ready for any task, and let go of it; what `begin_in` needs."""
-        ...
-
-    async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedSession:
-        """A session at the task's root in a copy of a prepared container, which ends with the session."""
-        ...
-
-    async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedSession:
-        """A session in a copy of a container that another session left."""
-        ...
 
 
 class ContainerYard(Protocol):
@@ -101,7 +72,7 @@ class ContainerStore:
 
     async def save(self, session: Session, snapshot: SnapshotId, *, history: Sequence[Deed]) -> int:
         del history
-        contained = self._contained(session)
+        contained = _contained(session)
         async with self._images.writing(snapshot) as image:
             left = await contained.leave()
             try:
@@ -124,6 +95,9 @@ class ContainerStore:
             except BaseException:
                 await container.end()
                 raise
+
+    async def kept(self) -> Sequence[SnapshotId]:
+        return self._images.kept()
 
     async def remove(self, snapshot: SnapshotId) -> None:
         await self._images.remove(snapshot)
@@ -148,7 +122,8 @@ class ContainerStore:
                     await container.end()
             return self._fresh
 
-    def _contained(self, session: Session) -> ContainedSession:
-        if not hasattr(session, "leave"):
-            raise SessionError(f"this session does not live in a container, so {self.kind} cannot save it")
-        return session  # pyright: ignore[reportReturnType] - checked by its one distinctive method
+
+def _contained(session: Session) -> ContainedSession:
+    if not isinstance(session, ContainedSession):
+        raise SessionError("this session does not live in a container, so it cannot be saved with one")
+    return session

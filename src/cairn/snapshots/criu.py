@@ -1,7 +1,8 @@
 """States as images of whole containers that are Cairn's own, frozen and thawed by criu itself."""
 
 from cairn.data.snapshot import StoreKind
-from cairn.snapshots.contained import Contained, ContainerStore
+from cairn.snapshot_ports import Contained
+from cairn.snapshots.contained import ContainerStore
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.yard import Yard
 

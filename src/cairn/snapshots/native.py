@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Root, Task
 from cairn.errors import SessionError
-from cairn.ports import PortableEnvironment, PortableSession, Session
+from cairn.ports import Session
+from cairn.snapshot_ports import PortableEnvironment, PortableSession
 
 
 class NativeStore:
@@ -44,6 +46,9 @@ class NativeStore:
             raise SessionError(f"the state of snapshot {snapshot.id} cannot be read: {error}") from error
         return await self._environment.import_state(snapshot.task, state)
 
+    async def kept(self) -> Sequence[SnapshotId]:
+        return [SnapshotId(path.stem) for path in self._folder.glob("*.state")]
+
     async def remove(self, snapshot: SnapshotId) -> None:
         self._path(snapshot).unlink(missing_ok=True)
 
@@ -51,4 +56,9 @@ class NativeStore:
         return
 
     def _path(self, snapshot: SnapshotId) -> Path:
-        return self._folder / f"{snapshot}.state"
+        return state_path(self._folder, snapshot)
+
+
+def state_path(folder: Path, snapshot: SnapshotId) -> Path:
+    """Where the state of a snapshot lies."""
+    return folder / f"{snapshot}.state"

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Root, Task
 from cairn.ports import Session, SessionFactory
 
@@ -35,6 +36,9 @@ class ReplayStore:
             await session.close()
             raise
         return session
+
+    async def kept(self) -> Sequence[SnapshotId]:
+        return ()
 
     async def remove(self, snapshot: SnapshotId) -> None:
         del snapshot

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from cairn.data.action import Action
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
 from cairn.data.observation import Observation
-from cairn.data.snapshot import Deed
 from cairn.data.trajectory import Evidence
 from cairn.errors import SessionError
 from cairn.ports import ExpertSession, Session, Step
@@ -25,6 +25,7 @@ class SavableSession:
         self._save = save
         self._seen = seen
         self._closed = False
+        self._on_close: Callable[[], None] = _nothing
 
     @property
     def goal(self) -> str:
@@ -60,9 +61,17 @@ class SavableSession:
             raise SessionError("a closed session cannot be saved: save it before `close`")
         return await self._save(self)
 
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Call this once, when the session is over."""
+        self._on_close = call
+
     async def close(self) -> None:
         self._closed = True
-        await self.inner.close()
+        call, self._on_close = self._on_close, _nothing
+        try:
+            await self.inner.close()
+        finally:
+            call()
 
 
 class SavableExpertSession(SavableSession):
@@ -72,6 +81,10 @@ class SavableExpertSession(SavableSession):
         if not isinstance(self.inner, ExpertSession):
             return None
         return await self.inner.expert_action()
+
+
+def _nothing() -> None:
+    return
 
 
 def savable(inner: Session, *, before: Sequence[Deed], save: Save, seen: Observation | None = None) -> SavableSession:

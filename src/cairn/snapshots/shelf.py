@@ -8,9 +8,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from cairn.data.action_json import dump_tagged, load_tagged
+from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId, TemplateId
 from cairn.data.observation import Observation
-from cairn.data.snapshot import Deed, Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Split, Task, Template
 from cairn.errors import ConfigError, StoreError
 
@@ -52,6 +53,9 @@ class Shelf:
         for path in sorted(self._folder.glob("*.json")):
             yield self.get(SnapshotId(path.stem))
 
+    def __contains__(self, wanted: SnapshotId) -> bool:
+        return self._path(wanted).is_file()
+
     def remove(self, unwanted: SnapshotId) -> None:
         """Forget it. Idempotent."""
         self._path(unwanted).unlink(missing_ok=True)
@@ -75,6 +79,7 @@ def _dump(snapshot: Snapshot) -> str:
             "goal": snapshot.goal,
             "history": [[_seen(deed.observation), dump_tagged(deed.action)] for deed in snapshot.history],
             "seen": _seen(snapshot.seen),
+            "script_errors": snapshot.script_errors,
             "kind": snapshot.kind,
             "parent": snapshot.parent,
             "size": snapshot.size,
@@ -96,6 +101,7 @@ def _load(text: str) -> Snapshot:
             Deed(observation=_SEEN.validate_python(seen), action=load_tagged(action)) for seen, action in row["history"]
         ),
         seen=_SEEN.validate_python(row["seen"]),
+        script_errors=row["script_errors"],
         kind=StoreKind(row["kind"]),
         parent=SnapshotId(row["parent"]) if row["parent"] else None,
         size=row["size"],

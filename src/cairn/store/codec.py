@@ -6,6 +6,7 @@ from typing import cast
 import numpy as np
 
 from cairn.data.action_json import dump_action, dump_tagged, kind_of, load_action, load_tagged
+from cairn.data.history import Deed
 from cairn.data.ids import ElementId, GroupId, ImageId, SnapshotId, TemplateId
 from cairn.data.observation import Box, Element, Observation
 from cairn.data.task import FromSnapshot, Purpose, Recorded, RolloutPlan, Root, Split, Start, Task, Template
@@ -208,7 +209,9 @@ def _dump_start(start: Start) -> str:
         case FromSnapshot():
             return json.dumps(["snapshot", start.id])
         case Recorded():
-            return json.dumps(["recorded", start.goal, _dump_seen(start.observation), dump_tagged(start.expert)])
+            history = [[_dump_seen(deed.observation), dump_tagged(deed.action)] for deed in start.history]
+            seen = _dump_seen(start.observation)
+            return json.dumps(["recorded", start.goal, history, seen, dump_tagged(start.expert)])
 
 
 def _load_start(text: str) -> Start:
@@ -219,5 +222,10 @@ def _load_start(text: str) -> Start:
         case "snapshot":
             return FromSnapshot(id=SnapshotId(rest[0]))
         case _:
-            goal, seen, expert = rest
-            return Recorded(goal=goal, observation=_load_seen(seen), expert=load_tagged(expert))
+            goal, history, seen, expert = rest
+            return Recorded(
+                goal=goal,
+                history=tuple(Deed(observation=_load_seen(s), action=load_tagged(a)) for s, a in history),
+                observation=_load_seen(seen),
+                expert=load_tagged(expert),
+            )

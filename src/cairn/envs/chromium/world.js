@@ -156,6 +156,13 @@
     if (!root.getAttribute('style')) root.removeAttribute('style');
   };
 
-  const world = { advance, settle, painted, scrolled, listens, stir };
+  // ── what goes wrong ──────────────────────────────────────────────────────────
+  let errors = 0;
+  listen.call(window, 'error', (event) => { if (event instanceof ErrorEvent) errors++; });
+  listen.call(window, 'unhandledrejection', () => { errors++; });
+  const complain = console.error;
+  console.error = (...words) => { errors++; complain.apply(console, words); };
+
+  const world = { advance, settle, painted, scrolled, listens, stir, errors: () => errors };
   Object.defineProperty(window, '__cairnWorld', { value: Object.freeze(world) });
 })();

@@ -13,7 +13,8 @@ from cairn.envs.chromium.page import Page, PageState
 from cairn.envs.miniwob.pages import VIEWPORT_HEIGHT, VIEWPORT_WIDTH, html_directory, page_script, page_url
 from cairn.envs.miniwob.session import MiniwobSession, SessionState
 from cairn.errors import SessionError
-from cairn.ports import BlobStore, Container
+from cairn.ports import BlobStore
+from cairn.snapshot_ports import Container
 
 T = TypeVar("T")
 _PAGES = Path("/srv/site/miniwob")

@@ -1,7 +1,7 @@
 """One episode of a MiniWoB++ task in one tab."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -46,6 +46,7 @@ class SessionState:
     message: str
     expert_ready: bool
     stirred: bool
+    performed: bytes  # as `export_state` tells of it
     page: PageState
 
 
@@ -91,6 +92,7 @@ class MiniwobSession:
         """Go on where another session of this page stopped, instead of `begin`."""
         self._goal, self._message = state.goal, state.message
         self._expert_ready, self._stirred = state.expert_ready, state.stirred
+        self._performed = _performed(state.performed)
 
     def state(self) -> SessionState:
         """For `resume`."""
@@ -100,6 +102,7 @@ class MiniwobSession:
             message=self._message,
             expert_ready=self._expert_ready,
             stirred=self._stirred,
+            performed=_told(self._performed),
             page=self._page.state(),
         )
 
@@ -148,15 +151,11 @@ class MiniwobSession:
         Where the expert was asked, it will be asked again: some keep in mind what they have done.
         """
         self._check_open()
-        return json.dumps([(dump_tagged(action), asked) for action, asked in self._performed]).encode()
+        return _told(self._performed)
 
     async def repeat(self, state: bytes) -> None:
         """Do what `export_state` told of, without pictures. The session has only just begun."""
-        try:
-            actions = [(load_tagged(tagged), bool(asked)) for tagged, asked in json.loads(state)]
-        except (ValueError, KeyError, TypeError) as error:
-            raise SessionError(f"the saved actions are damaged: {error}") from error
-        for action, asked in actions:
+        for action, asked in _performed(state):
             await self._look(picture=False)  # numbers the elements, as the observation before it did
             if asked:
                 await self.expert_action()
@@ -165,6 +164,11 @@ class MiniwobSession:
     async def snapshot(self) -> SnapshotId | None:
         """A page cannot be saved by itself."""
         return None
+
+    async def script_errors(self) -> int:
+        """Errors that the page has raised or logged since it was loaded."""
+        self._check_open()
+        return int(cast("float", await self._page.evaluate("__cairnWorld.errors()")))
 
     async def expert_action(self) -> Action | None:
         """What the scripted expert would do now; None where it knows nothing."""
@@ -224,6 +228,17 @@ class MiniwobSession:
         if self._blobs is not None and picture != self._picture:
             self._picture, self._image = picture, self._blobs.put(screen_of(picture))
         return self._image
+
+
+def _told(performed: Sequence[tuple[Action, bool]]) -> bytes:
+    return json.dumps([(dump_tagged(action), asked) for action, asked in performed]).encode()
+
+
+def _performed(told: bytes) -> list[tuple[Action, bool]]:
+    try:
+        return [(load_tagged(tagged), bool(asked)) for tagged, asked in json.loads(told)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionError(f"the saved actions are damaged: {error}") from error
 
 
 # Nodes become numbers of the latest observation where they have one, else places; all in one round trip.

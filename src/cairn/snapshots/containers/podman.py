@@ -26,7 +26,7 @@ from cairn.snapshots.containers.leftovers import clean, leftovers
 from cairn.snapshots.containers.podman_host import (
     Runtime,
     find_runtime,
-    podman_lacks,
+    podman_lacking,
 )
 from cairn.snapshots.containers.podman_program import Compression, Podman, Settings
 from cairn.snapshots.containers.yard import PREFIX, Limits
@@ -156,8 +156,8 @@ class PodmanYard:
             return self._podman
 
     def _prepare(self) -> Podman:
-        lack = podman_lacks(prefix=self._prefix, runtime=self._options.runtime)
-        if lack is not None:
+        lack = podman_lacking(prefix=self._prefix, runtime=self._options.runtime)
+        if not lack.ok:
             raise SetupError(f"Podman cannot keep states here: {lack.reason}; {lack.fix}")
         if self._keeper is not None:  # somebody has ended it
             self._keeper.close()

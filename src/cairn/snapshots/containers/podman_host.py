@@ -5,11 +5,11 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from cairn.errors import SetupError
+from cairn.snapshots.containers.usable import Usable
 
 _SET_UP = "run scripts/setup-snapshots"
 _ELSE = "use the stores criu, native or replay"
@@ -25,45 +25,37 @@ class Runtime(StrEnum):
     CRUN = "crun"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lack:
-    """What keeps Podman's store from working here, and what to do about it."""
-
-    reason: str
-    fix: str
-
-
-def podman_lacks(*, prefix: Path, runtime: Runtime = Runtime.AUTO) -> Lack | None:
-    """What is missing at first sight; None where nothing is. Asks runtimes, which takes some hundredths of a second."""
-    lack = _not_this_host() or _not_installed(prefix)
-    if lack is not None:
-        return lack
+def podman_lacking(*, prefix: Path, runtime: Runtime = Runtime.AUTO) -> Usable:
+    """What is missing at first sight. Asks runtimes, which takes some hundredths of a second."""
+    for found in (_of_this_host(), _installed(prefix)):
+        if not found.ok:
+            return found
     try:
         find_runtime(runtime, prefix=prefix)
     except SetupError as error:
         reason, _, fix = str(error).partition("; ")
-        return Lack(reason=reason, fix=fix)
-    return None
+        return Usable(reason=reason, fix=fix)
+    return Usable()
 
 
-def _not_this_host() -> Lack | None:
+def _of_this_host() -> Usable:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         here = f"{platform.system()} on {platform.machine()}"
-        return Lack(reason=f"saved containers are set up for Linux on x86_64 alone, and this is {here}", fix=_ELSE)
+        return Usable(reason=f"saved containers are set up for Linux on x86_64 alone, and this is {here}", fix=_ELSE)
     if os.geteuid() != 0:
-        return Lack(reason="Podman saves containers of root alone", fix=f"run as root, or {_ELSE}")
+        return Usable(reason="Podman saves containers of root alone", fix=f"run as root, or {_ELSE}")
     if "\tcgroup2\n" not in Path("/proc/filesystems").read_text(encoding="ascii"):
-        return Lack(reason="this kernel has no control groups of version 2", fix=_ELSE)
-    return None
+        return Usable(reason="this kernel has no control groups of version 2", fix=_ELSE)
+    return Usable()
 
 
-def _not_installed(prefix: Path) -> Lack | None:
+def _installed(prefix: Path) -> Usable:
     if not (prefix / "criu" / "bin" / "criu").is_file() or not (prefix / "rootfs" / "VERSION").is_file():
-        return Lack(reason=f"there is no criu or no root file system in {prefix}", fix=_SET_UP)
+        return Usable(reason=f"there is no criu or no root file system in {prefix}", fix=_SET_UP)
     for tool in ("podman", "conmon", "nsenter", "unshare", "mount", "find", "ip"):
         if _which(tool) is None:
-            return Lack(reason=f"the program {tool} is missing", fix=_SET_UP)
-    return None
+            return Usable(reason=f"the program {tool} is missing", fix=_SET_UP)
+    return Usable()
 
 
 def find_runtime(wanted: Runtime, *, prefix: Path) -> Path:

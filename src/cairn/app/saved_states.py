@@ -1,0 +1,167 @@
+"""Snapshots outside of a run: saved, opened, listed and removed, for the command line."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.app.environments import build_environment, choose_templates, environment_named, owner_of, require_browser
+from cairn.app.snapshots import with_snapshots
+from cairn.config import EnvironmentOptions, SnapshotOptions
+from cairn.data.ids import ImageId, SnapshotId
+from cairn.data.observation import Observation
+from cairn.data.snapshot import Snapshot
+from cairn.data.task import FromSnapshot, Root, Split, Task
+from cairn.errors import ConfigError
+from cairn.ports import Environment, EventSink, ExpertSession
+from cairn.rollout.unwrap import one_error
+from cairn.snapshots.containers.images import Images
+from cairn.snapshots.environment import SnapshotEnvironment
+from cairn.snapshots.home import Home
+from cairn.snapshots.native import state_path
+from cairn.snapshots.sessions import SavableSession
+from cairn.snapshots.shelf import Shelf
+from cairn.store.blobs import BlobFolder
+from cairn.store.events import FanOut
+
+STORES = ("auto", "criu", "native", "replay")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveRequest:
+    """A state to play to and to save."""
+
+    environment: str
+    task: str
+    index: int  # of the training tasks
+    steps: int  # that the scripted expert takes from the root
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What was saved, and how long that took."""
+
+    snapshot: Snapshot
+    seconds: float
+
+
+async def save(request: SaveRequest, *, folder: Path, events: EventSink) -> Saved:
+    """Open the task, let its expert take the steps, save."""
+    async with saved_environment(request.environment, folder=folder, store=request.store, events=events) as environment:
+        task = task_named(environment, request.task, index=request.index)
+        if request.steps and not environment.has_expert(task.template):
+            raise ConfigError(f"{task.template.id} has no expert to take steps: save its root, with --steps 0")
+        session = await environment.open(task, start=Root())
+        try:
+            for step in range(request.steps):
+                if await _step(session):
+                    raise ConfigError(f"{task.id} was over after {step + 1} of {request.steps} steps: take fewer")
+            await session.observe()
+            begun = time.perf_counter()
+            kept = await session.snapshot()
+            seconds = time.perf_counter() - begun
+        finally:
+            await session.close()
+    return Saved(snapshot=Shelf(Home(folder=folder).shelf).get(kept), seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """One session opened at a snapshot, verified; and what came of playing on, where that was asked for."""
+
+    seconds: float  # to the compared first observation
+    seen: Observation
+    steps: int  # that the expert took from there
+    reward: float | None
+
+
+async def reopen(
+    wanted: SnapshotId, *, folder: Path, branches: int, play: bool, events: EventSink
+) -> tuple[Snapshot, tuple[Opened, ...]]:
+    """Open the snapshot in as many sessions at once."""
+    snapshot = Shelf(Home(folder=folder).shelf).get(wanted)
+    name = owner_of(snapshot.task.template)
+    async with saved_environment(
+        name, folder=folder, store=snapshot.kind, places=branches, events=events
+    ) as environment:
+        with one_error():
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(_branch(environment, snapshot, play=play)) for _ in range(branches)]
+    return snapshot, tuple(task.result() for task in running)
+
+
+async def _branch(environment: SnapshotEnvironment, snapshot: Snapshot, *, play: bool) -> Opened:
+    begun = time.perf_counter()
+    session = await environment.open(snapshot.task, start=FromSnapshot(id=snapshot.id))
+    seconds = time.perf_counter() - begun
+    steps, reward = 0, None
+    try:
+        seen = await session.observe()
+        if play:
+            for steps in range(1, snapshot.task.template.max_turns + 1):  # noqa: B007 - how many it took
+                if await _step(session):
+                    break
+            reward = (await session.evidence()).raw_reward
+    finally:
+        await session.close()
+    return Opened(seconds=seconds, seen=seen, steps=steps, reward=reward)
+
+
+async def _step(session: SavableSession) -> bool:
+    await session.observe()
+    action = await session.expert_action() if isinstance(session, ExpertSession) else None
+    if action is None:
+        raise ConfigError("the expert knows no action in this state")
+    return (await session.act(action)).done
+
+
+def picture_of(folder: Path, image: ImageId) -> bytes:
+    """The PNG of an observation."""
+    return BlobFolder(Home(folder=folder).blobs).get(image)
+
+
+def listed(folder: Path) -> Sequence[Snapshot]:
+    """Every snapshot of the folder, by task and step."""
+    return sorted(Shelf(Home(folder=folder).shelf), key=lambda s: (s.task.id, s.step, s.id))
+
+
+async def remove(wanted: Sequence[SnapshotId], *, folder: Path) -> None:
+    """Forget snapshots; a `ConfigError`, before any is gone, where there is none of that id."""
+    home = Home(folder=folder)
+    shelf = Shelf(home.shelf)
+    for snapshot in wanted:
+        shelf.get(snapshot)
+    images = Images(memory=home.memory, disk=home.disk, budget=0)
+    for snapshot in wanted:
+        shelf.remove(snapshot)
+        await images.remove(snapshot)
+        state_path(home.states, snapshot).unlink(missing_ok=True)
+    home.tidy()
+
+
+def task_named(environment: Environment, name: str, *, index: int = 0, split: Split = Split.TRAIN) -> Task:
+    """One instance of a template, named as `cairn env tasks` does."""
+    return Task(template=choose_templates(environment, [name])[0], split=split, index=index)
+
+
+@asynccontextmanager
+async def saved_environment(
+    name: str, *, folder: Path, store: str = "auto", places: int = 1, events: EventSink | None = None
+) -> AsyncGenerator[SnapshotEnvironment]:
+    """An environment whose sessions, up to `places` at once, can be saved to a folder and opened from it again."""
+    environment_named(name)  # says what is wrong
+    if store not in STORES:
+        raise ConfigError(f"there is no snapshot store {store!r}: choose {', '.join(STORES)}")
+    each = min(places, 8)
+    described = {"name": name, "browsers": -(-places // each), "pages_per_browser": each}
+    options = EnvironmentOptions.model_validate(described)
+    require_browser(options)
+    home = Home(folder=folder)
+    blobs = BlobFolder(home.blobs)
+    environment = build_environment(options, blobs=blobs)
+    wanted = SnapshotOptions.model_validate({"store": store})
+    async with with_snapshots(environment, wanted, home=home, blobs=blobs, events=events or FanOut([])) as saved:
+        yield saved
