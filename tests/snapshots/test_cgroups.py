@@ -11,7 +11,7 @@ import pytest
 from cairn.scratch import is_gone, mark, mark_in
 from cairn.snapshots.containers.cgroups import ROOT, ControlGroup, marked_groups, members
 
-LIMITS = {"memory": 64 << 20, "processes": 20}
+MEMORY, PROCESSES = 64 << 20, 20
 
 
 def kernel(root: Path, monkeypatch: pytest.MonkeyPatch, *files: str) -> str:
@@ -30,7 +30,7 @@ def test_version_two_has_one_group_with_both_limits_and_no_swap(
 ) -> None:
     files = ("GROUP/memory.max", "GROUP/memory.swap.max", "GROUP/pids.max", "cgroup.controllers")
     name = kernel(tmp_path, monkeypatch, *files)
-    group = ControlGroup.make(**LIMITS, root=tmp_path)
+    group = ControlGroup.make(memory=MEMORY, processes=PROCESSES, root=tmp_path)
     assert group.folders == (tmp_path / name,)
     assert group.unlimited == ()
     written = [(tmp_path / name / file).read_text() for file in ("memory.max", "memory.swap.max", "pids.max")]
@@ -41,7 +41,7 @@ def test_version_two_has_one_group_with_both_limits_and_no_swap(
 def test_version_one_has_a_group_for_each_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ("memory/GROUP/memory.limit_in_bytes", "memory/GROUP/memory.memsw.limit_in_bytes", "pids/GROUP/pids.max")
     name = kernel(tmp_path, monkeypatch, *files)
-    group = ControlGroup.make(**LIMITS, root=tmp_path)
+    group = ControlGroup.make(memory=MEMORY, processes=PROCESSES, root=tmp_path)
     assert group.folders == (tmp_path / "memory" / name, tmp_path / "pids" / name)
     assert group.unlimited == ()
     assert (tmp_path / "memory" / name / "memory.limit_in_bytes").read_text() == str(64 << 20)
@@ -62,7 +62,7 @@ def test_a_limit_that_cannot_be_had_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...], unlimited: tuple[str, ...]
 ) -> None:
     kernel(tmp_path, monkeypatch, *files)
-    assert ControlGroup.make(**LIMITS, root=tmp_path).unlimited == unlimited
+    assert ControlGroup.make(memory=MEMORY, processes=PROCESSES, root=tmp_path).unlimited == unlimited
 
 
 def test_a_command_joins_its_groups_first(tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_a_command_joins_its_groups_first(tmp_path: Path) -> None:
 
 @pytest.fixture
 def made() -> Callable[..., ControlGroup]:
-    def make(**limits: int) -> ControlGroup:
-        group = ControlGroup.make(**{**LIMITS, **limits})
+    def make(processes: int = PROCESSES) -> ControlGroup:
+        group = ControlGroup.make(memory=MEMORY, processes=processes)
         if group.unlimited:
             group.remove()
             pytest.skip(f"this host has no control group that limits {' and '.join(group.unlimited)}")
