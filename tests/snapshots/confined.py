@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 import threading
 from collections.abc import Generator, Sequence
@@ -16,28 +17,17 @@ import pytest
 
 from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.container import Container
-from cairn.snapshots.containers.yard import PREFIX, Limits, Yard
+from cairn.snapshots.containers.yard import Limits, Yard
+from snapshots.needs import needs_criu
 
 PROGRAM = Path(__file__).with_name("hostile.py")
 COMMAND = ("python3", "/srv/site/hostile.py")
 
 
-def containers_missing() -> str:
-    """Why containers cannot be tested here; empty where they can."""
-    if not os.environ.get("CAIRN_TEST_CRIU"):
-        return "set CAIRN_TEST_CRIU=1 to freeze and thaw real containers"
-    if os.geteuid() != 0:
-        return "criu needs root"
-    if not (PREFIX / "criu" / "bin" / "criu").is_file():
-        return "scripts/setup-snapshots has not been run"
-    return ""
-
-
 @contextlib.contextmanager
 def yard_of(command: Sequence[str] = COMMAND, *, limits: Limits | None = None) -> Generator[Yard]:
     """A yard whose site is the hostile program; skips where this host has no containers."""
-    if containers_missing():
-        pytest.skip(containers_missing())
+    needs_criu()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory() as site:
         shutil.copy(PROGRAM, site)
         yard = Yard(folder=Path(memory) / "yard", command=command, site=Path(site), limits=limits)
@@ -45,6 +35,19 @@ def yard_of(command: Sequence[str] = COMMAND, *, limits: Limits | None = None) -
             yield yard
         finally:
             yard.close()
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, *, size: int) -> Generator[Path]:
+    """A file system in memory of so many bytes; skips where this host lets nobody mount one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "cairn-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
+        pytest.skip("this host lets nobody mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def unlimited() -> tuple[str, ...]:

@@ -289,7 +289,8 @@ class Subject:
             if branch is not None:
                 await self._judged(branch, snapshot.seen.digest, account)
             account.wrong += [f"{snapshot.id}: {refused}" for refused in account.refused]
-            account.wrong += [str(event.fields) for event in self._events.events if event.kind == "snapshot_fallback"]
+            failed = [event for event in self._events.events if event.kind == "snapshot_failed"]
+            account.wrong += [f"{snapshot.id} was not opened: {event.fields['error']}" for event in failed]
             self._events.events.clear()
             self._note(
                 Cycle(

@@ -67,8 +67,7 @@ class ControlGroup:
 
 def kill_members(folder: Path) -> None:
     """End every process of a group, those included that its processes are about to start."""
-    with contextlib.suppress(OSError):
-        (folder / "pids.max").write_text("0", encoding="ascii")
+    _written(folder / "pids.max", 0)
     for member in members(folder):
         with contextlib.suppress(OSError):
             os.kill(member, signal.SIGKILL)
