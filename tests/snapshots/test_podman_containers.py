@@ -23,26 +23,23 @@ from cairn.snapshots.containers.podman import PodmanContainer, PodmanOptions, Po
 from cairn.snapshots.containers.podman_host import Runtime, podman_lacking
 from cairn.snapshots.containers.podman_program import ARCHIVE, Compression
 from cairn.snapshots.containers.yard import PREFIX, Limits
+from snapshots.needs import needs_podman
 
 MEMORY = Path("/dev/shm")
 SLEEPER = ["sleep", "1000"]
 SECONDS = 30.0
 
 
-def missing() -> str:
-    """Why there can be no containers here; empty where there can."""
-    if not os.environ.get("CAIRN_TEST_CRIU"):
-        return "set CAIRN_TEST_CRIU=1 to freeze and thaw real containers"
-    lack = podman_lacking(prefix=PREFIX)
-    return lack.reason
-
-
 pytestmark = [
     pytest.mark.browser,  # one process at a time: they count each other's processes
     pytest.mark.enable_socket,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _podman() -> None:
+    needs_podman()
 
 
 @pytest.fixture
@@ -324,6 +321,14 @@ async def test_an_image_that_does_not_fit_is_refused_and_the_container_goes_on(m
             await container.freeze(small / "image")
         assert await answers(container)
         await container.freeze(memory / "image")
+
+
+async def test_an_image_below_run_is_refused_because_podman_has_one_of_its_own(memory: Path) -> None:
+    async with opened(memory / "yard") as yard:
+        container = await yard.started()
+        with pytest.raises(DeclinedError, match="keep images elsewhere"):
+            await container.freeze(Path("/run/cairn-test-image"))
+        assert await answers(container)
 
 
 # ── owners that die ───────────────────────────────────────────────────────────

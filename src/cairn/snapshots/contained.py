@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
@@ -13,36 +12,11 @@ from cairn.data.task import Task
 from cairn.errors import SessionError, boundary
 from cairn.ports import Session
 from cairn.scratch import remove_all
-from cairn.snapshot_ports import Contained, ContainedSession, Container
+from cairn.snapshot_ports import Contained, ContainedSession, ContainerYard
 from cairn.snapshots.containers.images import Images
 
 _LEFT = "session.json"  # in an image: what the session knew that is not in its container
 _FRESH = SnapshotId("fresh")  # the image of a container that has done nothing yet
-
-
-class ContainerYard(Protocol):
-    """Where containers are started, frozen and thawed."""
-
-    @property
-    def build(self) -> str:
-        """What an image of today can be thawed with."""
-        ...
-
-    async def started(self) -> Container:
-        """A new container, whose browser has only just been started."""
-        ...
-
-    async def thawed(self, image: Path) -> Container:
-        """A new container in the state of an image."""
-        ...
-
-    def place(self, name: str) -> Path:
-        """A folder for an image that lives no longer than this yard."""
-        ...
-
-    def close(self) -> None:
-        """Remove what containers had in common. Blocks. Idempotent; containers must have ended."""
-        ...
 
 
 class ContainerStore:

@@ -1,7 +1,6 @@
 """Podman's command lines, and what its failures mean."""
 
 import json
-import re
 import resource
 import shutil
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,12 @@ _STORAGE = "/run/cairn/storage"
 _CRIU_SETTINGS = "/run/cairn/criu.conf"
 _GROUP = "/containers"
 
+# of /sys everything; not as a whole, for crun cannot restore a mount below a folder that is masked
+_MASKED = ":".join(
+    f"/sys/{folder}"
+    for folder in ("block", "bus", "class", "dev", "devices", "firmware", "fs/cgroup", "kernel", "module", "power")
+)
+
 _START_SECONDS = 60.0
 _SAVE_SECONDS = 90.0
 _REMOVE_SECONDS = 30.0
@@ -32,9 +37,6 @@ _ATTEMPTS = 5
 _IN_FLIGHT = "In-flight connection"
 _UNHARMED = ("Dumping FAILED", "Dumping finished successfully")
 """What criu says last, when the container goes on as it was."""
-
-_LOG = re.compile(r"/overlay-containers/(\w+)/userdata/(restore\.log)")
-"""Where a runtime says that criu has written down what went wrong."""
 
 _SETTINGS = """\
 [containers]
@@ -169,7 +171,7 @@ class Podman:
             code, said = await self._run(command, seconds=_SAVE_SECONDS)
             if code == 0:
                 return attempt
-            log = self._log_of_criu(identity, "dump.log")
+            log = self._log_of_dump(identity)
             if not any(ending in log for ending in _UNHARMED):
                 raise SessionError(f"the container could not be saved: {_last(said)}")
             if _IN_FLIGHT not in log or attempt == _ATTEMPTS:
@@ -212,9 +214,7 @@ class Podman:
         code, said = await self._run(arguments, seconds=_START_SECONDS)
         lines = said.split()
         if code or not lines:
-            named = _LOG.search(said)
-            noted = self._log_of_criu(named[1], named[2]) if named else ""
-            raise SessionError(f"the container could not be {how}: {_errors(noted) or _last(said)}")
+            raise SessionError(f"the container could not be {how}: {_errors(self._log_of_restore()) or _last(said)}")
         return lines[-1]
 
     async def _run(self, arguments: Sequence[str], *, seconds: float) -> tuple[int, str]:
@@ -225,14 +225,20 @@ class Podman:
             [*settings.command, *arguments], environment=settings.environment, seconds=seconds
         )
 
-    def _log_of_criu(self, identity: str, name: str) -> str:
-        try:
-            return (self._data(identity) / name).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
+    def _log_of_dump(self, identity: str) -> str:
+        return _read(self._data(identity) / "dump.log")
+
+    def _log_of_restore(self) -> str:
+        """Of the container that failed last: the others have none, and its id is not told."""
+        logs = [(log.stat().st_mtime, log) for log in self._containers.glob("*/userdata/restore.log")]
+        return _read(max(logs)[1]) if logs else ""
 
     def _data(self, identity: str) -> Path:
-        return self._settings.folder / "storage" / "overlay-containers" / identity / "userdata"
+        return self._containers / identity / "userdata"
+
+    @property
+    def _containers(self) -> Path:
+        return self._settings.folder / "storage" / "overlay-containers"
 
 
 def start_arguments(name: str, command: Sequence[str], *, disk: int, limits: Limits | None) -> list[str]:
@@ -250,7 +256,7 @@ def start_arguments(name: str, command: Sequence[str], *, disk: int, limits: Lim
         *(f"--ulimit={kind}={count}:{count}" for kind, count in _limits_here()),
         "--cap-drop", "all", "--cap-add", "SETUID,SETGID,SETPCAP",  # the agent needs these to give them up
         "--security-opt", "no-new-privileges", "--security-opt", "seccomp=unconfined",  # the agent has its own filter
-        "--security-opt", "mask=/sys/fs/cgroup:/sys/firmware",
+        "--security-opt", f"mask={_MASKED}", "--security-opt", "proc-opts=ro,nosuid,nodev,noexec",
         "--annotation", f"org.criu.config={_CRIU_SETTINGS}",
         "--log-driver", "k8s-file", IMAGE,
         "env", "-i", "PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8", "LANGUAGE=en_US", "TZ=UTC", *command,
@@ -281,12 +287,16 @@ def _last(said: str) -> str:
 
 def _errors(log: str) -> str:
     """The first two, which the others follow from."""
-    lines = [line for line in log.splitlines() if "Error" in line and "rlimit" not in line]
+    lines = [line for line in log.splitlines() if "Error (" in line and "rlimit" not in line]
     return " / ".join(line.partition(") ")[2] or line for line in lines[:2])
 
 
 def _tail(log: Path) -> str:
+    return _last(_read(log)) if log.is_file() else "it left no log"
+
+
+def _read(log: Path) -> str:
     try:
-        return _last(log.read_text(encoding="utf-8", errors="replace"))
+        return log.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return "it left no log"
+        return ""

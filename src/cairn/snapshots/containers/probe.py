@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cairn.errors import BoundaryError, CairnError
 from cairn.scratch import make_root
-from cairn.snapshots.contained import ContainerYard
+from cairn.snapshot_ports import ContainerYard
 from cairn.snapshots.containers.podman import PodmanOptions, PodmanYard
 from cairn.snapshots.containers.podman_host import podman_lacking
 from cairn.snapshots.containers.usable import Usable
