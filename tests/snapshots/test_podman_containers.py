@@ -240,6 +240,27 @@ async def test_an_ended_container_and_a_closed_yard_leave_nothing(memory: Path) 
     assert mounts() == before
 
 
+OPERATORS = ("/var/lib/containers", "/var/cache/containers", "/etc/cni", "/run/containers", "/run/libpod", "/run/netns")
+
+
+def of_the_operator() -> dict[str, int]:
+    """Every file that a Podman of the host's own would write to, and when that happened last."""
+    found = [path for place in OPERATORS for path in Path(place).rglob("*")]
+    found += list(MEMORY.glob("libpod*"))
+    return {str(path): path.lstat().st_mtime_ns for path in found}
+
+
+async def test_nothing_of_an_operators_podman_is_touched(memory: Path) -> None:
+    before = of_the_operator()
+    async with opened(memory / "yard") as yard:
+        container = await yard.started()
+        await answers(container)
+        await container.freeze(memory / "image")
+        await (await yard.thawed(memory / "image")).end()
+        await container.end()
+    assert of_the_operator() == before
+
+
 async def test_a_container_whose_program_has_ended_is_an_error_not_a_wait(memory: Path) -> None:
     async with opened(memory / "yard") as yard:
         container = await yard.started()

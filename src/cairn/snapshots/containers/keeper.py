@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -65,7 +66,7 @@ class Keeper:
                 said, _ = await process.communicate()
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             if isinstance(error, TimeoutError):
                 raise SessionTimeoutError(f"{_name(command)} did not finish within {seconds:g} s") from error
@@ -118,8 +119,8 @@ def _ended(process: "subprocess.Popen[bytes]") -> None:
     try:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+        process.wait(_END_SECONDS)
 
 
 def _name(command: Sequence[str]) -> str:

@@ -6,7 +6,7 @@
 #
 # FOLDER has image.tar, of two empty layers, and gets `pid`, of the first process, once Podman can be used there.
 # ROOTFS becomes the first layer of IMAGE and FOLDER/layer the second, without a copy of either. GROUP is the control
-# group that all of it is in. Paths below /run/cairn are the same for every owner, because they get into saved containers.
+# group that all of it is in. Paths below /run/cairn are the same for every owner, because saved containers have them.
 set -eu
 trap '' HUP INT TERM
 folder=$1 rootfs=$2 group=/sys/fs/cgroup/$3 image=$4
@@ -16,9 +16,11 @@ mount --make-rprivate /
 # crun refuses to work where version 1 can be seen beside it
 [ -e /sys/fs/cgroup/cgroup.controllers ] || mount -t cgroup2 cairn-groups /sys/fs/cgroup
 mkdir "$group"
+mkdir -p /var/lib/containers # as Podman does by itself; it stays empty
 echo "+memory +pids" >/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null || : # where version 2 has them
 
-sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec unshare --cgroup --mount --pid --fork --kill-child "$@"' join "$group" sh -c '
+sh -c 'echo 0 >"$1/cgroup.procs"; shift; exec "$@"' join "$group" \
+    unshare --cgroup --mount --pid --fork --kill-child sh -c '
     set -eu
     folder=$1 rootfs=$2 image=$3
     shift 3
@@ -27,6 +29,8 @@ sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec unshare --cgroup --mount --pid --
     mkdir /sys/fs/cgroup/keeper
     mount -t proc proc /proc
     mount -t tmpfs -o mode=755 cairn-podman /run
+    # Podman notes down there what it loads, wherever its storage is
+    mount -t tmpfs -o mode=700 cairn-podman /var/lib/containers
     mkdir -p /run/cairn/storage /run/cairn/hooks
     mount --bind "$folder/storage" /run/cairn/storage
     cp "$folder/criu.conf" /run/cairn/criu.conf
@@ -48,7 +52,9 @@ while ! [ -e "$folder/ready" ]; do
     sleep 0.005
 done
 if [ -e "$folder/ready" ]; then
-    for member in $(cat "$group/cgroup.procs"); do echo "$member" >"$group/keeper/cgroup.procs"; done
+    for member in $(cat "$group/cgroup.procs"); do
+        echo "$member" >"$group/keeper/cgroup.procs" || : # it has ended meanwhile
+    done
     read -r pid _ <"/proc/$holder/task/$holder/children" || : # the list ends without a line break
     echo "$pid" >"$folder/pid.new"
     mv "$folder/pid.new" "$folder/pid"

@@ -47,6 +47,8 @@ events_logger = "none"
 lock_type = "file"
 runtime = {runtime}
 conmon_env_vars = [{variables}]
+[network]
+network_config_dir = "/run/cairn/networks"
 """
 _STORAGE_SETTINGS = """\
 [storage]
