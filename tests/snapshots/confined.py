@@ -15,7 +15,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.container import Container
 from cairn.snapshots.containers.yard import Limits, Yard
 from snapshots.needs import needs_criu
@@ -48,13 +47,6 @@ def mounted(folder: Path, *, size: int) -> Generator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def unlimited() -> tuple[str, ...]:
-    """What this host cannot limit."""
-    probe = ControlGroup.make(memory=64 << 20, processes=64)
-    probe.remove()
-    return probe.unlimited
 
 
 async def inside(container: Container, code: str, *, seconds: float = 60.0) -> object:

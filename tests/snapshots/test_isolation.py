@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from cairn.scratch import mark, mark_in
-from cairn.snapshots.containers.cgroups import marked_groups
+from cairn.snapshots.containers.cgroups import marked_groups, unlimited_here
 from cairn.snapshots.containers.container import Container
 from cairn.snapshots.containers.yard import PREFIX, Limits, Yard
-from snapshots.confined import Listeners, inside, unlimited, yard_of
+from snapshots.confined import Listeners, inside, yard_of
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(240)]
 MEGABYTE = 1 << 20
@@ -33,7 +33,7 @@ def listeners() -> Iterator[Listeners]:
 
 
 def skip_unless_limited(controller: str) -> None:
-    if controller in unlimited():
+    if controller in unlimited_here():
         pytest.skip(f"this host has no control group that limits {controller}")
 
 
