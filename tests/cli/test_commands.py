@@ -207,3 +207,22 @@ def test_events_that_the_bar_does_not_know_are_passed_over() -> None:
     sink = ProgressSink(Console(file=io.StringIO()))
     sink.emit(Event(kind="infrastructure_error", fields={}))
     sink.close()
+
+
+def test_a_ledger_is_shown_by_purpose_and_task_and_two_are_compared(trained: tuple[Path, Result]) -> None:
+    run, _ = trained
+    shown = cairn("ledger", run)
+    assert shown.exit_code == 0, shown.stderr
+    assert "environment steps" in shown.stdout
+    assert "counter/choose" in shown.stdout
+    both = cairn("ledger", run, run)
+    assert "100.0%" in both.stdout
+    totals = last_line(cairn("ledger", run, "--json"))[str(run)]
+    assert isinstance(totals, dict)
+    assert totals["groups"] > 0
+
+
+def test_a_ledger_of_nothing_is_one_sentence(tmp_path: Path) -> None:
+    result = cairn("ledger", tmp_path)
+    assert result.exit_code == 2
+    assert "holds no run" in result.stderr

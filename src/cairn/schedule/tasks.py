@@ -81,7 +81,7 @@ class TaskRounds:
         self._count = 0
         self._round = 0
         self._place = 0  # in the round
-        self._order = self._new_round()
+        self._order: tuple[int, ...] = self._new_round()
 
     def next_plan(self) -> RolloutPlan:
         if self._place == len(self._order):
@@ -134,7 +134,7 @@ class TaskRounds:
                 saved = table(tasks, name)
                 known.success, known.failed = number(saved, "success"), whole(saved, "failed")
         order = array(state, "order")
-        places = [place for place in order if isinstance(place, int) and 0 <= place < len(self._tasks)]
+        places: list[int] = [p for p in order if isinstance(p, int) and 0 <= p < len(self._tasks)]
         if places == order and self._place <= len(places):
             self._order = tuple(places)
         else:  # of other tasks
