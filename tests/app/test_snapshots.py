@@ -87,8 +87,8 @@ def test_saves_failures_and_fallbacks_are_counted_by_template() -> None:
 
     sink = SnapshotCounts(count)
     for kind in ("snapshot_saved", "snapshot_saved", "snapshot_failed", "snapshot_fallback", "update"):
-        sink.emit(Event(kind=kind, fields={"template": "counter/count"}))
-    at = TemplateId("counter/count")
+        sink.emit(Event(kind=kind, fields={"template": "scripted/count"}))
+    at = TemplateId("scripted/count")
     assert counted.total(Quantity.SAVES, template=at) == 2
     assert counted.total(Quantity.RESTORE_FAILURES, template=at) == 1
     assert counted.total(Quantity.RESTORE_FALLBACKS, template=at) == 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from cairn.data.ids import TemplateId
 from cairn.data.ledger import Ledger, Quantity
@@ -36,7 +36,7 @@ def by_purpose(ledger: Ledger) -> Table:
 def by_template(ledger: Ledger) -> Table:
     """A line for each template, with what it cost and came to over all purposes."""
     columns = [q for q in _BY_TEMPLATE if ledger.total(q)]
-    table = Table("", *map(_words, columns))
+    table = Table(Column("", no_wrap=True), *map(_words, columns))
     for template in sorted({at for _, at, _ in ledger.sums if at != "*"}):
         table.add_row(template, *(shown(ledger.total(q, template=TemplateId(template))) for q in columns))
     return table
