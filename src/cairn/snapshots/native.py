@@ -9,6 +9,7 @@ from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Root, Task
 from cairn.errors import SessionError
 from cairn.ports import Session
+from cairn.scratch import remove_all, unfinished_name
 from cairn.snapshot_ports import PortableEnvironment, PortableSession
 
 
@@ -30,12 +31,14 @@ class NativeStore:
         if not isinstance(session, PortableSession):
             raise SessionError(f"{self._environment.name} exports no states of its sessions")
         state = await session.export_state()
+        path = self._path(snapshot)
+        fresh = self._folder / unfinished_name(path.name)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            fresh = self._path(snapshot).with_suffix(".new")
             fresh.write_bytes(state)
-            fresh.replace(self._path(snapshot))
+            fresh.replace(path)
         except OSError as error:
+            remove_all(fresh)
             raise SessionError(f"the state could not be written to {self._folder}: {error.strerror}") from error
         return len(state)
 

@@ -13,7 +13,8 @@ from cairn.data.ids import SnapshotId, TemplateId
 from cairn.data.observation import Observation
 from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import Split, Task, Template
-from cairn.errors import ConfigError, StoreError
+from cairn.errors import ConfigError, SessionError, StoreError
+from cairn.scratch import remove_all, unfinished_name
 
 _SCHEMA = 1
 _SEEN = TypeAdapter(Observation)
@@ -27,14 +28,18 @@ class Shelf:
 
     def put(self, snapshot: Snapshot) -> None:
         """Keep it; whole, or not at all."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(snapshot.id)
-        fresh = path.with_suffix(".new")
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(_dump(snapshot))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        fresh = self._folder / unfinished_name(path.name)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(_dump(snapshot))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        except OSError as error:
+            remove_all(fresh)
+            raise SessionError(f"the snapshot could not be noted in {self._folder}: {error.strerror}") from error
 
     def get(self, wanted: SnapshotId) -> Snapshot:
         """The snapshot of that id. Raises `ConfigError` where there is none."""

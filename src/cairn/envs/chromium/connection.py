@@ -21,7 +21,8 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._scanned = 0
         self._next = 0
-        self._waiting: dict[int, tuple[str, asyncio.Future[Reply]]] = {}
+        self._waiting: dict[int, tuple[str, str | None, asyncio.Future[Reply]]] = {}  # by number: what, which page
+        self._lost: dict[str | None, str] = {}  # pages that will never answer, and why
         self._handlers: dict[tuple[str | None, str], Handler] = {}
         self._reader: asyncio.BaseTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
@@ -93,14 +94,15 @@ class Connection(asyncio.Protocol):
         """Send a command now; the future fails with a `SessionError` when the browser refuses it or dies."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_retrieve)
-        if self.ended.done() or self._writer is None:
-            future.set_exception(SessionError(f"{method}: {self._reason()}"))
+        if self.ended.done() or self._writer is None or session in self._lost:
+            reason = self._lost.get(session) or self._reason()
+            future.set_exception(SessionError(f"{method}: {reason}"))
             return future
         self._next += 1
         message: dict[str, object] = {"id": self._next, "method": method, "params": parameters or {}}
         if session is not None:
             message["sessionId"] = session
-        self._waiting[self._next] = (method, future)
+        self._waiting[self._next] = (method, session, future)
         self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\0")
         return future
 
@@ -117,6 +119,15 @@ class Connection(asyncio.Protocol):
     def subscribe(self, session: str | None, method: str, handler: Handler) -> None:
         """Call `handler` with the parameters of each such event."""
         self._handlers[session, method] = handler
+
+    def lose(self, session: str, reason: str) -> None:
+        """Fail all that a page still owes an answer to, now and from now on: it has none any more."""
+        self._lost[session] = reason
+        for number, (method, waiting, future) in tuple(self._waiting.items()):
+            if waiting == session:
+                del self._waiting[number]
+                if not future.done():
+                    future.set_exception(SessionError(f"{method}: {reason}"))
 
     def unsubscribe(self, session: str) -> None:
         """Forget every handler of a page."""
@@ -139,7 +150,7 @@ class Connection(asyncio.Protocol):
             if handler is not None:
                 handler(message.get("params", {}))
             return
-        method, future = self._waiting.pop(number, ("", None))
+        method, _, future = self._waiting.pop(number, ("", None, None))
         if future is None or future.done():
             return
         error = message.get("error")
@@ -155,7 +166,7 @@ class Connection(asyncio.Protocol):
         if not self.ended.done():
             self.ended.set_result(reason)
         waiting, self._waiting = self._waiting, {}
-        for method, future in waiting.values():
+        for method, _, future in waiting.values():
             if not future.done():
                 future.set_exception(SessionError(f"{method}: {reason}"))
 

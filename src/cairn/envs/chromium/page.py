@@ -59,6 +59,7 @@ class Page:
         for method, handler in {
             "Page.loadEventFired": self._on_load,
             "Page.javascriptDialogOpening": self._on_dialog,
+            "Inspector.targetCrashed": self._on_crash,
             "Network.requestWillBeSent": self._on_request,
             "Network.loadingFinished": self._on_request_end,
             "Network.loadingFailed": self._on_request_end,
@@ -240,6 +241,12 @@ class Page:
     def _on_load(self, _event: Reply) -> None:
         if self._load is not None and not self._load.done():
             self._load.set_result(None)
+
+    def _on_crash(self, _event: Reply) -> None:
+        """The process behind the page is gone, for want of memory perhaps: nobody will answer."""
+        self.broken = True
+        self._connection.lose(self.session, "the page crashed")
+        self._on_load({})
 
     def _on_dialog(self, _event: Reply) -> None:
         """An alert would stop the page, and a confirmation is granted: nobody is there to read either."""

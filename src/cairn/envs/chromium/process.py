@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.errors import SessionError, SetupError
+from cairn.scratch import OWNER_VARIABLE, mark
 
 _LOG = "stderr.log"
 _TAIL_BYTES = 4000
@@ -91,7 +92,7 @@ def spawn(arguments: Sequence[str], *, root: Path, environment: dict[str, str]) 
         pid = os.posix_spawn(
             "/bin/sh",
             ["/bin/sh", "-c", _SUPERVISOR, "cairn-browser", str(scratch), *filled],
-            {**environment, "TMPDIR": str(_temporary(scratch))},
+            {**environment, "TMPDIR": str(_temporary(scratch)), OWNER_VARIABLE: mark()},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import http.server
 import os
+import resource
 import select
 import socket
 import struct
@@ -25,11 +26,21 @@ from typing import ClassVar
 PORT = 8000
 _LAST_CAPABILITY = 40
 _CHUNK = 1 << 20
-# inotify_init, inotify_init1, fanotify_init, io_uring_setup: what criu cannot save and Chromium can do without
-_UNKNOWN = (253, 294, 300, 425)
-# mount, umount2, pivot_root, ptrace, kexec_load, init_module, finit_module, delete_module, bpf, userfaultfd,
-# perf_event_open, setns, unshare, keyctl, add_key, request_key, reboot, swapon: what no page needs
-_REFUSED = (165, 166, 155, 101, 246, 175, 313, 176, 321, 323, 298, 308, 272, 250, 248, 249, 169, 167)
+# inotify_init, inotify_init1, fanotify_init, io_uring_setup: what criu cannot save and Chromium can do without; clone3,
+# whose flags no filter can read: without it clone is used
+_UNKNOWN = (253, 294, 300, 425, 435)
+# mount, umount2, pivot_root, chroot, fsopen, fsconfig, fsmount, fspick, open_tree, move_mount, mount_setattr, ptrace,
+# process_vm_readv, process_vm_writev, pidfd_getfd, open_by_handle_at, kexec_load, kexec_file_load, init_module,
+# finit_module, delete_module, bpf, userfaultfd, perf_event_open, setns, unshare, keyctl, add_key, request_key, reboot,
+# swapon: what no page needs
+_REFUSED = (
+    165, 166, 155, 161, 430, 431, 432, 433, 428, 429, 442, 101,
+    310, 311, 438, 304, 246, 320, 175,
+    313, 176, 321, 323, 298, 308, 272, 250, 248, 249, 169,
+    167,
+)  # fmt: skip
+_CLONE, _NEW_USER = 56, 0x10000000
+_X86_64, _X32 = 0xC000003E, 0x40000000
 _ENOSYS, _EPERM = 38, 1
 
 
@@ -46,6 +57,7 @@ def restrict(user: int) -> None:
     A user of its own is better, but criu can save another user's processes only where its host has CAP_SYS_RESOURCE.
     Root without capabilities, over a read-only /proc, is what remains elsewhere.
     """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the host's collector of dumps is outside
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in range(_LAST_CAPABILITY + 1):
         libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
@@ -56,12 +68,7 @@ def restrict(user: int) -> None:
     header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
     if libc.capset(header, none):
         raise OSError(ctypes.get_errno(), "capabilities could not be dropped")
-    calls = [(number, _ENOSYS) for number in _UNKNOWN] + [(number, _EPERM) for number in _REFUSED]
-    program = [struct.pack("HBBI", 0x20, 0, 0, 0)]  # load the number
-    for number, error in calls:
-        program.append(struct.pack("HBBI", 0x15, 0, 1, number))
-        program.append(struct.pack("HBBI", 6, 0, 0, 0x50000 | error))
-    program.append(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
+    program = _filter()
     code = ctypes.create_string_buffer(b"".join(program))
 
     class Program(ctypes.Structure):
@@ -70,6 +77,30 @@ def restrict(user: int) -> None:
     described = Program(len(program), ctypes.addressof(code))
     if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(described), 0, 0):
         raise OSError(ctypes.get_errno(), "the filter of system calls was refused")
+
+
+def _filter() -> list[bytes]:
+    """Instructions of a filter of system calls: load, compare and jump, return; see `man 2 seccomp`."""
+    unknown, refused = struct.pack("HBBI", 6, 0, 0, 0x50000 | _ENOSYS), struct.pack("HBBI", 6, 0, 0, 0x50000 | _EPERM)
+    program = [
+        struct.pack("HBBI", 0x20, 0, 0, 4),  # load the architecture: the others have numbers of their own
+        struct.pack("HBBI", 0x15, 1, 0, _X86_64),
+        refused,
+        struct.pack("HBBI", 0x20, 0, 0, 0),  # load the number
+        struct.pack("HBBI", 0x35, 0, 1, _X32),
+        unknown,
+    ]
+    for numbers, answer in ((_UNKNOWN, unknown), (_REFUSED, refused)):
+        for number in numbers:
+            program += [struct.pack("HBBI", 0x15, 0, 1, number), answer]
+    return [
+        *program,
+        struct.pack("HBBI", 0x15, 0, 3, _CLONE),
+        struct.pack("HBBI", 0x20, 0, 0, 16),  # load the flags: whoever is root in a new namespace of users may mount
+        struct.pack("HBBI", 0x45, 0, 1, _NEW_USER),
+        refused,
+        struct.pack("HBBI", 6, 0, 0, 0x7FFF0000),
+    ]
 
 
 def start(arguments: list[str]) -> tuple[subprocess.Popen[bytes], int, int]:
@@ -146,7 +177,8 @@ def main() -> None:
     """Serve clients, one after the other, until the browser ends."""
     path, site, user = sys.argv[1:4]
     arguments = sys.argv[sys.argv.index("--") + 1 :]
-    os.setsid()  # criu refuses a container whose session was begun outside
+    if os.getsid(0) != os.getpid():
+        os.setsid()  # criu refuses a container whose session was begun outside
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     Path(path).chmod(0o666)

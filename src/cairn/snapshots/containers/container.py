@@ -5,17 +5,20 @@ import contextlib
 import os
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from cairn.errors import SessionError, SessionTimeoutError
+from cairn.scratch import OWNER_VARIABLE, mark
 from cairn.snapshots.containers.cgroups import ControlGroup
-from cairn.snapshots.containers.criu import Criu
+from cairn.snapshots.containers.criu import Criu, DeclinedError
+from cairn.snapshots.containers.family import lives
 
 SOCKET = "/tmp/agent.sock"  # noqa: S108 - inside the container
 NETWORK = 6
 """The descriptor of the network namespace, for container.sh and what it runs."""
 
+_GROUPS_VARIABLE = "CAIRN_GROUPS"
 _LIFELINE = 5
 _APPEAR_SECONDS = 20.0
 _END_SECONDS = 5.0
@@ -41,17 +44,24 @@ class Container:
         self.pid = pid
         self._supervisor = supervisor
         self._lifeline = lifeline
+        self._ending: asyncio.Task[None] | None = None
 
     @classmethod
     async def launch(
         cls, *, folder: Path, arguments: Sequence[str], network: int, group: ControlGroup, criu: Criu
     ) -> "Container":
-        """Run container.sh with `arguments`, and wait until process 1 is there. The folder is this container's own."""
-        (folder / "disk").mkdir(parents=True)
-        (folder / "root").mkdir()
+        """Run container.sh with `arguments`, and wait until process 1 is there. The folder is this container's own.
+
+        On failure nothing is left but the group.
+        """
         ours, theirs = os.pipe()
         try:
-            supervisor = await _spawn(arguments, lifeline=ours, network=network, log=folder / "container.log")
+            (folder / "disk").mkdir(parents=True)
+            (folder / "root").mkdir()
+            supervisor = await _spawn(arguments, lifeline=ours, network=network, folder=folder, group=group)
+        except OSError as error:
+            os.close(theirs)
+            raise SessionError(f"no container could be started in {folder}: {error.strerror}") from error
         except BaseException:
             os.close(theirs)
             raise
@@ -59,58 +69,83 @@ class Container:
             os.close(ours)
         try:
             pid = await _appeared(folder, supervisor)
-            await asyncio.to_thread(group.adopt, pid)
         except BaseException:
             os.close(theirs)
             await _ended(supervisor)
-            shutil.rmtree(folder, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
         return cls(folder=folder, supervisor=supervisor, lifeline=theirs, pid=pid, group=group, criu=criu)
 
     async def freeze(self, image: Path) -> None:
-        """Write it whole to the new folder `image`. It goes on, and nobody may be connected."""
-        await self._criu.dump(
-            pid=self.pid, supervisor=self._supervisor.pid, disk=self.scratch / "disk", image=image, group=self._group
-        )
+        """Write it whole to the new folder `image`. It goes on, and nobody may be connected.
+
+        Where that is cut short, the container ends: its processes may have been left in the middle of it.
+        """
+        try:
+            await self._criu.dump(
+                pid=self.pid,
+                supervisor=self._supervisor.pid,
+                folder=self.scratch,
+                image=image,
+                group=self._group,
+            )
+        except DeclinedError:
+            raise
+        except BaseException:
+            await self.end()
+            raise
 
     async def connect(self) -> socket.socket:
         """A client's end of the agent's socket."""
-        path = f"/proc/{self.pid}/root{SOCKET}"
-        try:
-            async with asyncio.timeout(_APPEAR_SECONDS):
-                while True:
-                    client = socket.socket(socket.AF_UNIX)
-                    client.setblocking(False)  # noqa: FBT003 - the socket's own signature
-                    try:
-                        client.connect(path)
-                    except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
-                        client.close()
-                        self._check_alive()
-                        await asyncio.sleep(_PAUSE)
-                    except OSError as error:
-                        client.close()
-                        raise SessionError(f"the container cannot be reached: {error}") from error
-                    else:
-                        return client
-        except TimeoutError as error:
-            raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for the container's agent to answer") from error
+        return await reached(self.pid, check_alive=self._check_alive)
 
     async def end(self) -> None:
         """Kill everything in it, and wait until nothing is left. Idempotent."""
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        await asyncio.shield(self._ending)  # cut short, it would leave what it has not come to yet
+
+    async def _end(self) -> None:
+        os.close(self._lifeline)
         await _ended(self._supervisor)
-        self._group.kill()  # only where the supervisor was stopped by force is there anybody left
+        # only where the supervisor was stopped by force is there anything left
         await asyncio.to_thread(self._group.remove)
+        await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
 
-    def _check_alive(self) -> None:
-        if self._supervisor.returncode is not None or not Path(f"/proc/{self.pid}").exists():
-            inside = Path(f"/proc/{self._supervisor.pid}/root{self.scratch}/disk/files/tmp/agent.log")
-            raise SessionError(f"the container ended: {_tail(inside)}")
+    async def _check_alive(self) -> None:
+        if self._ending is not None:
+            raise SessionError("the container has been ended")
+        if self._supervisor.returncode is not None or not lives(self.pid):
+            await _ended(self._supervisor)  # which writes down why
+            raise SessionError(f"the container ended: {_tail(self.scratch / 'container.log')}")
 
 
-async def _spawn(arguments: Sequence[str], *, lifeline: int, network: int, log: Path) -> asyncio.subprocess.Process:
+async def reached(pid: int, *, check_alive: Callable[[], Awaitable[None]]) -> socket.socket:
+    """A client's end of the socket of the agent with that process id, once it listens."""
+    path = f"/proc/{pid}/root{SOCKET}"
+    try:
+        async with asyncio.timeout(_APPEAR_SECONDS):
+            while True:
+                client = socket.socket(socket.AF_UNIX)
+                client.setblocking(False)  # noqa: FBT003 - the socket's own signature
+                try:
+                    client.connect(path)
+                except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
+                    client.close()
+                    await check_alive()
+                    await asyncio.sleep(_PAUSE)
+                except OSError as error:
+                    client.close()
+                    raise SessionError(f"the container cannot be reached: {error}") from error
+                else:
+                    return client
+    except TimeoutError as error:
+        raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for the container's agent to answer") from error
+
+
+async def _spawn(
+    arguments: Sequence[str], *, lifeline: int, network: int, folder: Path, group: ControlGroup
+) -> asyncio.subprocess.Process:
     def wire() -> None:
         os.dup2(lifeline, 60)
         os.dup2(network, 61)
@@ -118,7 +153,8 @@ async def _spawn(arguments: Sequence[str], *, lifeline: int, network: int, log: 
         os.dup2(61, NETWORK)
         os.closerange(7, 100)
 
-    with log.open("ab") as errors:
+    owned = {OWNER_VARIABLE: mark(), _GROUPS_VARIABLE: " ".join(str(each) for each in group.folders)}
+    with (folder / "container.log").open("ab") as errors:
         return await asyncio.create_subprocess_exec(
             "nsenter",
             f"--net=/proc/self/fd/{NETWORK}",
@@ -133,6 +169,7 @@ async def _spawn(arguments: Sequence[str], *, lifeline: int, network: int, log: 
             preexec_fn=wire,
             close_fds=False,
             start_new_session=True,
+            env={**os.environ, **owned},
         )
 
 
@@ -151,12 +188,14 @@ async def _appeared(folder: Path, supervisor: asyncio.subprocess.Process) -> int
 
 
 async def _ended(supervisor: asyncio.subprocess.Process) -> None:
-    try:
-        async with asyncio.timeout(_END_SECONDS):
-            await supervisor.wait()
-    except TimeoutError:
-        supervisor.kill()
-        await supervisor.wait()
+    for insist in (False, True):
+        if insist:
+            with contextlib.suppress(ProcessLookupError):
+                supervisor.kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await supervisor.wait()
+                return
 
 
 def _tail(log: Path) -> str:

@@ -6,8 +6,10 @@
 #   container.sh restore FOLDER ROOTFS DISK RUN IMAGE -- CRIU ARGUMENT…
 #
 # COMMAND is process 1 of the new container. ROOTFS may be several folders, upper:lower. DISK limits what it writes. RUN
-# is a tmpfs folder that criu keeps its notes in. FOLDER gets `pid`, of process 1, once it runs.
+# is a tmpfs folder that criu keeps its notes in. FOLDER gets `pid`, of process 1, once it runs. Ends with the container:
+# FOLDER then says why in container.log, unless the owner had it ended, which removes FOLDER.
 # The container's network namespace is this shell's own; descriptor 6 is the same, for criu.
+# CAIRN_OWNER is the owner's mark, and CAIRN_GROUPS the folders of the control groups that the container is to join.
 set -eu
 trap '' HUP INT TERM
 mode=$1 folder=$2 rootfs=$3 disk=$4 run=$5
@@ -16,48 +18,82 @@ image=
 [ "$mode" = restore ] && { image=$1; shift; }
 shift
 
+# By their source, whoever cleans up knows these mounts and all that lives on them
 mount --make-rprivate /
-mount -t tmpfs -o "size=$disk,mode=755" cairn-container "$folder/disk"
+mount -t tmpfs -o "size=$disk,nr_inodes=100k,mode=755" "cairn-$CAIRN_OWNER" "$folder/disk"
 mkdir "$folder/disk/work"
 if [ -n "$image" ]; then cp -a "$image/files" "$folder/disk/files"; else mkdir "$folder/disk/files"; fi
 mount --bind "$run" /run
 mount -t overlay -o "lowerdir=$rootfs,upperdir=$folder/disk/files,workdir=$folder/disk/work,index=off" \
-    overlay "$folder/root"
+    "cairn-$CAIRN_OWNER" "$folder/root"
+
+join() { # as a member of the container's groups, run a command in this process's place
+    for group in $CAIRN_GROUPS; do echo 0 >"$group/cgroup.procs"; done
+    exec "$@"
+}
 
 if [ "$mode" = start ]; then
-    unshare --mount --pid --ipc --uts --fork --kill-child sh -c '
+    join unshare --mount --pid --ipc --uts --fork --kill-child sh -c '
         set -eu
+        read -r pid _ </proc/self/stat # seen from outside, as long as this is the /proc of outside
+        echo "$pid" >"$2/pid.new"
+        mv "$2/pid.new" "$2/pid"
         mount --make-rprivate /
         cd "$1"
         mount --bind . .
         cd "$1"
         pivot_root . old
-        shift
+        shift 2
         mount -t proc -o ro,nosuid,nodev,noexec proc /proc
         umount -l /old
         exec env -i PATH=/usr/bin:/bin HOME=/tmp LANG=C.UTF-8 LANGUAGE=en_US TZ=UTC \
             "$@" </dev/null >/tmp/agent.log 2>&1 5<&- 6<&-
-    ' container "$folder/root" "$@" </dev/null 5<&- 6<&- &
-    holder=$!
-    pid=
-    while [ -z "$pid" ]; do
-        kill -0 $holder || exit 1
-        read -r pid _ <"/proc/$holder/task/$holder/children" || : # the list ends without a line break
-    done
-    echo "$pid" >"$folder/pid.new"
-    mv "$folder/pid.new" "$folder/pid"
+    ' container "$folder/root" "$folder" "$@" </dev/null 5<&- 6<&- &
 else
-    "$@" </dev/null 5<&- & # writes pid; stays as the parent of process 1, and collects it when it ends
-    holder=$!
-    while ! [ -s "$folder/pid" ]; do
-        kill -0 $holder 2>/dev/null || exit 1
-        sleep 0.002
-    done
-    read -r pid <"$folder/pid" || :
+    # stays as the parent of process 1, and collects it when it ends
+    export CAIRN_FOLDER="$folder"
+    join "$@" </dev/null 5<&- &
 fi
-read -r _ <&5 || :
-kill -KILL "$pid" 2>/dev/null || :
-[ "$mode" = restore ] || kill -KILL $holder 2>/dev/null || :
+holder=$!
+
+strangers() { # whoever shares this network, which is the container's alone, but not this shell's mounts
+    find /proc/[0-9]*/ns/net -lname "$(readlink /proc/self/ns/net | sed 's/[][]/\\&/g')" 2>/dev/null | cut -d / -f 3 |
+        while read -r member; do
+            [ "$(readlink "/proc/$member/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ] || echo "$member"
+        done
+}
+
+finish() { # kill whatever lives of the container, first of all what could start more
+    for group in $CAIRN_GROUPS; do
+        { echo 0 >"$group/pids.max"; } 2>/dev/null || :
+        while read -r member; do kill -KILL "$member" || :; done <"$group/cgroup.procs" || :
+    done 2>/dev/null
+    [ -n "$CAIRN_GROUPS" ] || kill -KILL $(strangers) 2>/dev/null || :
+    { read -r _ _ _ parent _ <"/proc/$holder/stat"; } 2>/dev/null || parent=
+    # once it has been collected, its number may be another's
+    [ "$parent" != $$ ] || kill -KILL "$holder" 2>/dev/null || :
+}
+
+{
+    read -r _ <&5 || :
+    { echo >"$folder/unwanted"; } 2>/dev/null || :
+    finish
+} &
+watcher=$!
+
 wait $holder || :
-umount -l "$folder/root" "$folder/disk"
-rm -rf "$folder"
+finish # where criu was killed, what it had begun to restore lives
+kill -KILL $watcher 2>/dev/null || :
+if [ -e "$folder/pid" ]; then cat "$folder/disk/files/tmp/agent.log"; else sed -n '/Error/{/rlimit/!p}' \
+    "$folder/restore.log"; fi 2>/dev/null | tail -c 400 >>"$folder/container.log" || :
+umount -l "$folder/root" "$folder/disk" || :
+for left in $CAIRN_GROUPS; do # once nobody is in it
+    tries=0
+    while [ -d "$left" ] && ! rmdir "$left" 2>/dev/null && [ $tries -lt 500 ]; do
+        finish
+        sleep 0.02
+        tries=$((tries + 1))
+    done
+done
+[ -e "$folder/unwanted" ] && rm -rf "$folder"
+exit 0

@@ -1,22 +1,28 @@
 """The criu that `scripts/setup-snapshots` installs: command lines, and what its failures mean."""
 
 import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import SessionError, SessionTimeoutError
+from cairn.scratch import OWNER_VARIABLE, mark
 from cairn.snapshots.containers.cgroups import ControlGroup
+
+FOLDER_VARIABLE = "CAIRN_FOLDER"
+"""For hook.sh: the container's folder."""
 
 _DUMP_SECONDS = 60.0
 _IN_FLIGHT = "In-flight connection"
 _ATTEMPTS = 5
 _EXTERNAL = "containerNet"
 _COMMON = ("--network-lock", "skip", "--manage-cgroups=ignore", "--tcp-established", "-v1")
-_HOOK = """#!/bin/sh
-# While the container is frozen: its files belong to the image as much as its memory does.
-[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] && exec cp -a "{files}" "{image}/files"
-exit 0
-"""
+
+
+class DeclinedError(SessionError):
+    """criu did not save a container, and let it go on as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,63 +30,88 @@ class Criu:
     """The program, by path."""
 
     program: Path
+    hook: Path  # hook.sh, executable
 
-    async def dump(self, *, pid: int, supervisor: int, disk: Path, image: Path, group: ControlGroup) -> int:
-        """Write the container of process `pid` to the new folder `image`, files included. Attempts that it took."""
-        hook = _hook(disk / "files", image)
+    async def dump(self, *, pid: int, supervisor: int, folder: Path, image: Path, group: ControlGroup) -> int:
+        """Write the container of process `pid` to the new folder `image`, files included. Attempts that it took.
+
+        Raises `DeclinedError` where the container is as it was; after any other error that is not certain.
+        """
+        try:
+            await asyncio.to_thread(image.mkdir, parents=True)
+        except OSError as error:
+            raise DeclinedError(f"the container could not be saved to {image}: {error.strerror}") from error
         inode = _network_of(pid)
         command = [
             "nsenter", f"--mount=/proc/{supervisor}/ns/mnt", "--",
             str(self.program), "dump", "-t", str(pid), "-D", str(image), "--external", f"net[{inode}]:{_EXTERNAL}",
-            "--file-locks", "--ghost-limit", "64M", "--action-script", str(hook), "--leave-running", "-o", "dump.log",
-            *_COMMON,
+            "--file-locks", "--ghost-limit", "64M", "--action-script", str(self.hook), "--leave-running",
+            "-o", "dump.log", *_COMMON,
         ]  # fmt: skip
+        told = {
+            OWNER_VARIABLE: mark(),
+            FOLDER_VARIABLE: str(folder),
+            "CAIRN_IMAGE": str(image),
+            "CAIRN_OUTSIDE": str(group.outside / "cgroup.procs"),
+        }
         for attempt in range(1, _ATTEMPTS + 1):
             # criu joins the group: an image of another group's tasks is never restored to the end
-            code, said = await _run(group.joining(command))
+            code, said = await _run(group.joining(command), environment={**os.environ, **told})
             if code == 0:
-                hook.unlink()
                 return attempt
-            log = (image / "dump.log").read_text(encoding="utf-8", errors="replace")
+            log = _read(image / "dump.log")
+            if code < 0:
+                raise SessionError(f"the container could not be saved: criu was ended by signal {-code} in the middle")
             if _IN_FLIGHT not in log or attempt == _ATTEMPTS:
-                raise SessionError(f"the container could not be saved, attempt {attempt}: {_errors(log) or said}")
+                why = _errors(log) or said or f"criu gave up with status {code}"
+                raise DeclinedError(f"the container could not be saved, attempt {attempt}: {why}")
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def restore_arguments(self, *, folder: Path, image: Path, network: int) -> list[str]:
         """What container.sh runs to thaw `image` into the container at `folder`."""
         return [
-            str(self.program), "restore", "-D", str(image), "--root", str(folder / "root"),
-            "--inherit-fd", f"fd[{network}]:{_EXTERNAL}", "--pidfile", str(folder / "pid"),
-            "-o", str(folder / "restore.log"), *_COMMON,
+            str(self.program), "restore", "-D", str(image), "--work-dir", str(folder), "--root", str(folder / "root"),
+            "--inherit-fd", f"fd[{network}]:{_EXTERNAL}", "--pidfile", str(folder / "pid.new"),
+            "--action-script", str(self.hook), "-o", str(folder / "restore.log"), *_COMMON,
         ]  # fmt: skip
 
 
-def _hook(files: Path, image: Path) -> Path:
-    image.mkdir(parents=True)
-    hook = image / "hook.sh"
-    hook.write_text(_HOOK.format(files=files, image=image), encoding="utf-8")
-    hook.chmod(0o700)
-    return hook
-
-
 def _network_of(pid: int) -> int:
-    return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    except OSError as error:
+        raise SessionError("the container could not be saved: it has ended") from error
 
 
-async def _run(command: list[str]) -> tuple[int, str]:
+async def _run(command: list[str], *, environment: Mapping[str, str]) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environment,
     )
     try:
         async with asyncio.timeout(_DUMP_SECONDS):
             said, _ = await process.communicate()
     except TimeoutError as error:
-        process.kill()
-        await process.wait()
         raise SessionTimeoutError(f"criu did not finish within {_DUMP_SECONDS:g} s") from error
+    finally:
+        if process.returncode is None:  # it was not waited for to the end
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
     return process.returncode or 0, said.decode(errors="replace").strip()
 
 
+def _read(log: Path) -> str:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def _errors(log: str) -> str:
+    """The first two, which the others follow from."""
     lines = [line for line in log.splitlines() if "Error" in line and "rlimit" not in line]
-    return " / ".join(line.partition(") ")[2] or line for line in lines[-2:])
+    return " / ".join(line.partition(") ")[2] or line for line in lines[:2])
