@@ -161,7 +161,7 @@ class Browser:
         target = (await self._connection.call("Target.createTarget", wanted))["targetId"]
         attached = await self._connection.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = str(attached["sessionId"])
-        page = Page(connection=self._connection, session=session, target=target, frames=self._frames(session))
+        page = Page(connection=self._connection, session=session, target=target, frames=self._frames(session, real=outside is not None))
         await page.prepare(script="\n".join([*_world(frozen=outside is None), script]), alone=outside is None)
         if outside is not None:
             kept = {"behavior": "allow", "browserContextId": context, "downloadPath": str(outside.downloads)}
@@ -171,14 +171,16 @@ class Browser:
             await self._connection.call("Emulation.setDeviceMetricsOverride", metrics, session=session)
         return page
 
-    def page_in(self, state: PageState) -> Page:
-        """A tab that this browser has already, as another driver left it."""
-        frames = self._frames(state.session, ticks=state.ticks)
+    def page_in(self, state: PageState, *, outside: bool = False) -> Page:
+        """A tab that this browser has already, as another driver left it; whether it lives `outside`."""
+        frames = self._frames(state.session, ticks=state.ticks, real=outside)
         return Page(connection=self._connection, session=state.session, target=state.target, frames=frames, state=state)
 
-    def _frames(self, session: str, *, ticks: float = 0.0) -> Frames:
+    def _frames(self, session: str, *, ticks: float = 0.0, real: bool) -> Frames:
         if self._binary.channel is Channel.SHELL:
-            return DrawnOnCommand(connection=self._connection, session=session, clock=self._clock, ticks=ticks)
+            return DrawnOnCommand(
+                connection=self._connection, session=session, clock=self._clock, ticks=ticks, real=real
+            )
         return DrawnFreely(connection=self._connection, session=session)
 
     async def close_page(self, page: Page) -> None:

@@ -63,7 +63,7 @@ class StatesContainers:
     async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedStatesSession:
         """A session at the task's root, in a container (or a copy of one) that was prepared."""
         browser = await joined(container)
-        session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared)), task)
+        session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared), outside=True), task)
         await session.begin()
         return session
 
@@ -71,7 +71,7 @@ class StatesContainers:
         """A session in a copy of a container that another session has left."""
         state = read_left(_SESSION, left)
         browser = await joined(container)
-        session = self._session(container, browser, browser.page_in(state.page), task)
+        session = self._session(container, browser, browser.page_in(state.page, outside=True), task)
         session.resume(state)
         return session
 
