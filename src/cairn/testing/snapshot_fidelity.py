@@ -43,6 +43,7 @@ async def check_fidelity(
     store: str,
     options: FidelityOptions = _EVERYTHING,
     progress: Callable[[Cycle], None] | None = None,
+    forget: Callable[[SnapshotId], Awaitable[None]] | None = None,
 ) -> FidelityReport:
     """Save one state of each task, and see whether what is opened from it goes on as the session it was saved from.
 
@@ -50,12 +51,13 @@ async def check_fidelity(
     least one action from either end where there are so many, which is saved and opened; it plays on in the opened
     session, then in the one that went on. A state is kept where both succeed, by the same actions (waiting aside),
     through states of equal digests. Sessions of `environment` can be saved, and two can be open at once. It is not
-    closed. `store` is what the report calls the way to keep states; `progress` is called with every cycle as it ends.
+    closed. `store` is what the report calls the way to keep states; `progress` is called with every cycle as it ends,
+    and `forget` with every snapshot that is needed no longer.
     """
     if environment.capacity < 2:
         raise ConfigError(f"two sessions must be open at once to compare them; {environment.name} has one place")
     templates = options.templates or tuple(t for t in environment.templates if environment.has_expert(t))
-    bench = _Bench(environment=environment, options=options)
+    bench = _Bench(environment=environment, options=options, forget=forget)
     started = time.perf_counter()
     cycles: list[Cycle] = []
     for template in templates:
@@ -79,9 +81,16 @@ class _Course:
 
 
 class _Bench:
-    def __init__(self, *, environment: Environment, options: FidelityOptions) -> None:
+    def __init__(
+        self,
+        *,
+        environment: Environment,
+        options: FidelityOptions,
+        forget: Callable[[SnapshotId], Awaitable[None]] | None,
+    ) -> None:
         self._environment = environment
         self._options = options
+        self._forget = forget
         self._player = Player(environment=environment, patience_s=options.patience_s)
 
     async def cycle(self, task: Task) -> Cycle:
@@ -122,6 +131,8 @@ class _Bench:
             return replace(at, fate=Fate.UNSAVED, reason="this session cannot be saved")
         at = replace(at, save_s=save_s)
         found = await self._opened(task, kept, seen, at)
+        if self._forget is not None:
+            await self._forget(kept)
         own = await self._course(original, task, at.step)
         if not self._options.succeeded(own.evidence):
             return replace(found[0], fate=Fate.DISTURBED, reason=f"it went on to fail: {_said(own.evidence)}")
