@@ -98,7 +98,9 @@ def fidelity_table(report: FidelityReport) -> RenderableType:
     ]
     counts = ", ".join(f"{report.count(fate)} {fate}" for fate in Fate if report.count(fate))
     medians = f"medians: save {_ms(report.save_s)} ms, open {_ms(report.open_s)} ms"
-    return Group(table, *reasons, f"{report.environment} by {report.store}: {counts}; {medians}; {report.seconds:.0f} s")
+    return Group(
+        table, *reasons, f"{report.environment} by {report.store}: {counts}; {medians}; {report.seconds:.0f} s"
+    )
 
 
 def fidelity_matrix(reports: Sequence[FidelityReport]) -> Table:

@@ -142,9 +142,7 @@ class _Bench:
         difference = self._difference(own, course)
         return replace(cycle, fate=Fate.ASTRAY if difference else Fate.KEPT, reason=difference)
 
-    async def _opened(
-        self, task: Task, kept: SnapshotId, seen: Observation, at: Cycle
-    ) -> tuple[Cycle, _Course | None]:
+    async def _opened(self, task: Task, kept: SnapshotId, seen: Observation, at: Cycle) -> tuple[Cycle, _Course | None]:
         """The course of a session opened from a snapshot; None where its fate is settled before that."""
         opening = self._environment.open(task, start=FromSnapshot(id=kept))
         try:

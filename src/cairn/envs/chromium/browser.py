@@ -50,7 +50,7 @@ _FREELY = ("--headless=new", "--disable-gpu-vsync", "--disable-frame-rate-limit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """What a page has that lives in the real world: time goes by, servers on this machine answer, downloads are kept."""
+    """What a page in the real world has: time goes by, servers on this machine answer, downloads are kept."""
 
     downloads: Path  # the folder, as the browser sees it
 
@@ -147,7 +147,7 @@ class Browser:
     async def new_page(self, *, width: int, height: int, script: str = "", outside: Outside | None = None) -> Page:
         """A tab in a cookie jar of its own; `script` runs before any other in each of its documents.
 
-        Unless it lives `outside`, its clock stands still between actions, chance is seeded and files are all it can load.
+        Unless it lives `outside`, its clock stands still between actions, chance is seeded, and it can load files only.
         """
         on_command = self._binary.channel is Channel.SHELL
         context = (await self._connection.call("Target.createBrowserContext"))["browserContextId"]
@@ -161,7 +161,12 @@ class Browser:
         target = (await self._connection.call("Target.createTarget", wanted))["targetId"]
         attached = await self._connection.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = str(attached["sessionId"])
-        page = Page(connection=self._connection, session=session, target=target, frames=self._frames(session, real=outside is not None))
+        page = Page(
+            connection=self._connection,
+            session=session,
+            target=target,
+            frames=self._frames(session, real=outside is not None),
+        )
         await page.prepare(script="\n".join([*_world(frozen=outside is None), script]), alone=outside is None)
         if outside is not None:
             kept = {"behavior": "allow", "browserContextId": context, "downloadPath": str(outside.downloads)}

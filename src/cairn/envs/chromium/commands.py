@@ -54,7 +54,7 @@ _ASK = """(() => {
 _Command = Mapping[str, str | float]
 
 
-async def asked(page: Page, expression: str, *, screen: Screen) -> Action | None:
+async def commanded(page: Page, expression: str, *, screen: Screen) -> Action | None:
     """What the expert says whose command `expression` gives; None where it knows nothing."""
     command = await page.evaluate(_ASK % expression)
     return None if command is None else _action_of(cast("_Command", command), screen)

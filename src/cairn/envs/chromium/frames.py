@@ -83,7 +83,10 @@ class DrawnOnCommand:
 
     async def _draw(self, *, picture: bool) -> bytes:
         async with self._clock.lock:
-            parameters: dict[str, object] = {"frameTimeTicks": self._clock.tick(real=self._real), "interval": _INTERVAL_MS}
+            parameters: dict[str, object] = {
+                "frameTimeTicks": self._clock.tick(real=self._real),
+                "interval": _INTERVAL_MS,
+            }
             if picture:
                 parameters["screenshot"] = _PICTURE
             reply = await self._connection.call(

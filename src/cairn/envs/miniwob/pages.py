@@ -2,8 +2,8 @@
 
 Contract of the scripted experts. The files `experts/*.js`, joined in the order of their names, define
 `window.__cairnExpert(task)`; it reads the page and returns null or one command (`cairn.envs.chromium.commands`).
-`window.__cairnIdOf(node)` is the node's number in the latest observation, or 0. `window.__cairnMemory` is an object that
-lives as long as the episode.
+`window.__cairnIdOf(node)` is the node's number in the latest observation, or 0. `window.__cairnMemory` is an object
+that lives as long as the episode.
 """
 
 import importlib.util

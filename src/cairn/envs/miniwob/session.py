@@ -10,7 +10,7 @@ from cairn.data.action_json import dump_tagged, load_tagged
 from cairn.data.ids import ImageId, SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.trajectory import Evidence
-from cairn.envs.chromium.commands import asked
+from cairn.envs.chromium.commands import commanded
 from cairn.envs.chromium.hand import Hand, wait_ms
 from cairn.envs.chromium.observe import digest_of
 from cairn.envs.chromium.page import Page, PageState
@@ -161,7 +161,7 @@ class MiniwobSession:
         self._asked = True
         name = json.dumps(self._task)
         expert = f"window.__cairnExpert ? window.__cairnExpert({name}) : null"
-        return await asked(self._page, expert, screen=SCREEN)
+        return await commanded(self._page, expert, screen=SCREEN)
 
     async def close(self) -> None:
         """Give the tab back. Idempotent."""

@@ -45,9 +45,11 @@ class _Running:
 
 
 class StatesEnvironment:
-    """Pages that know whether their state is what it should be. Time is real: no two episodes are the same to the ms."""
+    """Pages that know whether their state is what it should be. Their time is real, and never the same to the ms."""
 
-    def __init__(self, *, blobs: BlobStore | None, limits: PoolLimits | None = None, executable: Path | None = None) -> None:
+    def __init__(
+        self, *, blobs: BlobStore | None, limits: PoolLimits | None = None, executable: Path | None = None
+    ) -> None:
         """Screenshots go to `blobs`; without it observations have none."""
         self._blobs = blobs
         self._limits = limits or PoolLimits()

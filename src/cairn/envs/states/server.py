@@ -21,7 +21,7 @@ class _Pages(http.server.SimpleHTTPRequestHandler):
         self._closing = closing
         super().__init__(*arguments, directory=directory)  # pyright: ignore[reportArgumentType] - the server's own three
 
-    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+    def do_GET(self) -> None:
         """A file; with `?slow=MS`, after so long."""
         wait = parse_qs(urlsplit(self.path).query).get("slow", ["0"])[0]
         self._closing.wait(min(_SLOWEST_MS, int(wait) if wait.isdigit() else 0) / 1000)

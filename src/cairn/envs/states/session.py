@@ -14,7 +14,7 @@ from cairn.data.ids import ImageId, SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.trajectory import Evidence
 from cairn.envs.chromium.browser import Browser, Outside
-from cairn.envs.chromium.commands import asked
+from cairn.envs.chromium.commands import commanded
 from cairn.envs.chromium.contained import read_left
 from cairn.envs.chromium.hand import Hand, wait_ms
 from cairn.envs.chromium.observe import Screen, digest_of
@@ -116,7 +116,7 @@ class StatesSession:
         """The page's own verdict: 1 where its state is what it should be; else what is wrong with it."""
         self._check_open()
         done, reward, complaint = cast("tuple[bool, float, str]", await self._page.evaluate("__cairn.judged()"))
-        return Evidence(done=done, raw_reward=reward, state=json.dumps({"complaint": complaint}))
+        return Evidence(done=done, raw_reward=float(reward), state=json.dumps({"complaint": complaint}))
 
     async def export_state(self) -> bytes:
         """What can be told of the page from outside: storage, cookies, fields, focus, how far it is scrolled."""
@@ -137,7 +137,7 @@ class StatesSession:
     async def expert_action(self) -> Action | None:
         """The next step of the page's own plan; None where that is at its end."""
         self._check_open()
-        return await asked(self._page, f"__cairn.expert({self._step})", screen=SCREEN)
+        return await commanded(self._page, f"__cairn.expert({self._step})", screen=SCREEN)
 
     async def close(self) -> None:
         """Give the tab back. Idempotent."""

@@ -41,7 +41,7 @@ class _Pages(http.server.SimpleHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:  # noqa: N802 - the base class's name
+    def do_GET(self) -> None:
         path, _, wait = self.path.partition("?slow=")
         if wait.isdigit():
             time.sleep(min(int(wait), _SLOWEST_MS) / 1000)
