@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from cairn.data.action import Action, Click
-from cairn.data.ids import ElementId, SnapshotId
-from cairn.data.task import FromSnapshot, Root, Split, Start, Task
+from cairn.data.ids import ElementId, SnapshotId, TemplateId
+from cairn.data.task import FromSnapshot, Root, Split, Start, Task, Template
 from cairn.data.trajectory import Evidence
 from cairn.errors import ConfigError, SessionError
 from cairn.testing.faults import Call, Fault
@@ -199,6 +199,12 @@ async def test_snapshots_are_forgotten_once_they_have_been_opened() -> None:
 async def test_one_place_is_too_few() -> None:
     with pytest.raises(ConfigError, match="two sessions must be open at once"):
         await check_fidelity(ScriptedEnvironment(capacity=1), store="memory")
+
+
+async def test_a_template_without_an_expert_is_refused() -> None:
+    unknown = Template(id=TemplateId("counter/unknown"), max_turns=3)
+    with pytest.raises(ConfigError, match="counter/unknown: no expert can play on"):
+        await check_fidelity(ScriptedEnvironment(), store="memory", options=replace(THREE, templates=(unknown,)))
 
 
 # ── the report ────────────────────────────────────────────────────────────────

@@ -2,7 +2,7 @@
 
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -56,7 +56,7 @@ async def check_fidelity(
     """
     if environment.capacity < 2:
         raise ConfigError(f"two sessions must be open at once to compare them; {environment.name} has one place")
-    templates = options.templates or tuple(t for t in environment.templates if environment.has_expert(t))
+    templates = _chosen(environment, options)
     bench = _Bench(environment=environment, options=options, forget=forget)
     started = time.perf_counter()
     cycles: list[Cycle] = []
@@ -69,6 +69,15 @@ async def check_fidelity(
     return FidelityReport(
         environment=environment.name, store=store, cycles=tuple(cycles), seconds=time.perf_counter() - started
     )
+
+
+def _chosen(environment: Environment, options: FidelityOptions) -> Sequence[Template]:
+    if options.templates is None:
+        return [template for template in environment.templates if environment.has_expert(template)]
+    without = [template.id for template in options.templates if not environment.has_expert(template)]
+    if without:
+        raise ConfigError(f"{', '.join(without)}: no expert can play on from a saved state; choose templates with one")
+    return options.templates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
