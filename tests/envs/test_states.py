@@ -148,6 +148,21 @@ async def test_while_a_dialog_is_open_the_rest_is_disabled(states: StatesEnviron
 
 
 @browser_test
+async def test_whoever_goes_on_with_a_page_knows_of_its_requests_under_way(states: StatesEnvironment) -> None:
+    session = await states.open(task_of("fetch"), start=Root())
+    await step(session)
+    left = session.state().page
+    assert len(left.pending) == 1
+    assert states._running is not None
+    (browser,) = states._running.pool.browsers
+    again = browser.page_in(left, outside=True)
+    assert await again.requests_done()
+    assert again.state().pending == ()
+    assert not await again.requests_done()
+    await session.close()
+
+
+@browser_test
 async def test_bad_requests_are_refused_in_one_sentence(states: StatesEnvironment) -> None:
     with pytest.raises(ConfigError, match="states has no task 'nothing'; there are: heap, timer"):
         await states.open(task_of("nothing"), start=Root())

@@ -114,7 +114,13 @@ def fidelity_matrix(reports: Sequence[FidelityReport]) -> Table:
 def fidelity_json(report: FidelityReport) -> str:
     """The report on one line of JSON."""
     counts = {fate: report.count(fate) for fate in Fate}
-    sums = {"ok": report.ok, "counts": counts, "save_s": report.save_s, "open_s": report.open_s}
+    sums = {
+        "ok": report.ok,
+        "judged": len(report.judged),
+        "counts": counts,
+        "save_s": report.save_s,
+        "open_s": report.open_s,
+    }
     return json.dumps({**sums, **asdict(report)})
 
 
