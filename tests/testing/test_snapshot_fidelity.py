@@ -129,7 +129,8 @@ async def test_a_state_that_succeeds_by_another_way_is_a_wrong_state() -> None:
     [
         (Call.OPEN, BRANCH, Fate.REFUSED),
         (Call.SNAPSHOT, ORIGINAL, Fate.UNSAVED),
-        (Call.EVIDENCE, BRANCH, Fate.FAILED),
+        (Call.EVIDENCE, BRANCH, Fate.ASTRAY),  # the session lives, and yet cannot be played to its end
+        (Call.OBSERVE, BRANCH, Fate.FAILED),
         (Call.EVIDENCE, ORIGINAL, Fate.FAILED),
         (Call.EVIDENCE, 0, Fate.UNFIT),
     ],

@@ -19,7 +19,7 @@ class Fate(StrEnum):
     KEPT = "kept"  # it was opened, and went on exactly as the session that it was saved from
     REFUSED = "refused"  # it could not be opened, or what was opened was found to be another state: nothing is learned
     ASTRAY = "astray"  # it was opened without complaint, and went on otherwise: a wrong state that nobody noticed
-    FAILED = "failed"  # something broke after the opening: an infrastructure error, not a wrong state
+    FAILED = "failed"  # what was opened died, or its original: an infrastructure error, not a wrong state
     UNSAVED = "unsaved"  # it could not be saved
     DISTURBED = "disturbed"  # the session that it was saved from no longer succeeded
     UNFIT = "unfit"  # the expert does not succeed even where nothing is saved: says nothing of snapshots

@@ -164,7 +164,11 @@ class _Bench:
                 shown = await self._player.look(branch, task)
                 if shown.digest != seen.digest:
                     return replace(at, fate=Fate.ASTRAY, reason="what was opened shows another state"), None
-                return at, await self._course(branch, task, at.step)
+                try:
+                    return at, await self._course(branch, task, at.step)
+                except BoundaryError as error:  # of a state that no expert has ever seen, where the session lives on
+                    await self._player.look(branch, task)
+                    return replace(at, fate=Fate.ASTRAY, reason=_described(error)), None
         except BoundaryError as error:
             return replace(at, fate=Fate.FAILED, reason=_described(error)), None
 
@@ -204,4 +208,4 @@ def _described(error: BoundaryError) -> str:
 
 
 def _said(evidence: Evidence) -> str:
-    return f"reward {evidence.raw_reward:g}, {evidence.state[:200] or 'no state'}"
+    return f"reward {evidence.raw_reward:g}, {evidence.state[:120] or 'no state'}"

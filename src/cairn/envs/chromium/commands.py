@@ -57,7 +57,10 @@ _Command = Mapping[str, str | float]
 async def commanded(page: Page, expression: str, *, screen: Screen) -> Action | None:
     """What the expert says whose command `expression` gives; None where it knows nothing."""
     command = await page.evaluate(_ASK % expression)
-    return None if command is None else _action_of(cast("_Command", command), screen)
+    try:
+        return None if command is None else _action_of(cast("_Command", command), screen)
+    except KeyError as error:
+        raise SessionError(f"the scripted expert gave a command without {error}: {command}") from error
 
 
 def _action_of(command: _Command, screen: Screen) -> Action:
