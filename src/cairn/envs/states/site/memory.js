@@ -14,8 +14,10 @@
   const fired = [];
   properties.timer = {
     goal: 'set a timer, then check',
+    body: '<p id="due">no timer</p>',
     set: () => {
       begun = performance.now();
+      one('#due').textContent = `due at ${performance.timeOrigin + begun + DELAY}`;
       setTimeout(() => fired.push(performance.now()), DELAY);
     },
     check: async () => {
@@ -54,8 +56,10 @@
   };
   properties.clock = {
     goal: 'note the time, then check',
+    body: '<p id="origin">not noted</p>',
     set: () => {
       [origin, begun] = [performance.timeOrigin, performance.now()];
+      one('#origin').textContent = `counted from ${origin}`;
       last = begun;
       setInterval(look, 10);
     },
