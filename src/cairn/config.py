@@ -24,7 +24,7 @@ class Table(BaseModel):
 class EnvironmentOptions(Table):
     """Where the agent acts."""
 
-    name: Literal["miniwob", "scripted"] = "miniwob"
+    name: Literal["miniwob", "states", "scripted"] = "miniwob"
     templates: list[str] = Field(default_factory=list)
     """Task names without the environment's prefix, as `cairn env tasks NAME` lists them; none: all of them."""
     browsers: int = Field(default=2, ge=1)
@@ -151,7 +151,7 @@ class RolloutOptions(Table):
 class SnapshotOptions(Table):
     """How the states of sessions are kept, for rollouts that start in the middle."""
 
-    store: Literal["none", "auto", "criu", "native", "replay"] = "none"
+    store: Literal["none", "auto", "criu", "podman", "native", "replay"] = "none"
     """`auto` takes the most exact one that this host and the environment support, and says which; `none`: no session
     can be saved."""
     memory_gb: float = Field(default=2.0, gt=0)

@@ -23,7 +23,7 @@ def kept(tmp_path: Path) -> tuple[Path, str]:
     folder = tmp_path / "kept"
     saved = cairn("snapshot", "save", "scripted", "count", "--index", "2", "--steps", "2", "--in", folder)
     assert saved.exit_code == 0, saved.stderr
-    assert "store: replay (not criu: this environment cannot work in containers" in saved.stderr
+    assert "store: replay (not criu: this environment knows no containers" in saved.stderr
     return folder, str(last_line(saved)["id"])
 
 

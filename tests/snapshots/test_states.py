@@ -79,7 +79,6 @@ def names_of(report: FidelityReport, fate: Fate) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("CAIRN_TEST_CRIU"), reason="set CAIRN_TEST_CRIU=1 to freeze real containers")
 @pytest.mark.skipif(os.geteuid() != 0, reason="criu needs root")
 @pytest.mark.skipif(not (PREFIX / "criu").is_dir(), reason="scripts/setup-snapshots has not been run")
 async def test_an_image_of_the_container_keeps_everything() -> None:

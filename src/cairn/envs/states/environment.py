@@ -21,7 +21,7 @@ NAME = "states"
 PROPERTIES = (
     "heap", "timer", "interval", "clock", "random", "fetch", "worker", "ended-worker", "local-storage",
     "session-storage", "indexeddb", "cookies", "history", "download", "text", "focus", "scroll", "dialog", "canvas",
-    "animation",
+    "animation", "settle",
 )  # fmt: skip
 _TURNS = 12  # more than any plan has steps
 _TEMPLATES = tuple(Template(id=TemplateId(f"{NAME}/{name}"), max_turns=_TURNS) for name in PROPERTIES)

@@ -85,3 +85,18 @@ properties.dialog = {
     },
   };
 }
+{
+  // As real pages are: nothing is there at once. What it costs to come back is measured with it.
+  let presses = 0;
+  properties.settle = {
+    goal: 'press set ten times, then check',
+    body: '<p id="presses">0 presses</p>',
+    plan: [...Array(10).fill('set'), 'check'],
+    set: async () => {
+      await pause(300);
+      presses += 1;
+      one('#presses').textContent = `${presses} presses`;
+    },
+    check: () => differs('the number of presses', presses, 10),
+  };
+}
