@@ -38,6 +38,31 @@ class Container(Protocol):
         ...
 
 
+class ContainerYard(Protocol):
+    """Where containers are started, frozen and thawed."""
+
+    @property
+    def build(self) -> str:
+        """What an image of today can be thawed with."""
+        ...
+
+    async def started(self) -> Container:
+        """A new container, whose browser has only just been started."""
+        ...
+
+    async def thawed(self, image: Path) -> Container:
+        """A new container in the state of an image."""
+        ...
+
+    def place(self, name: str) -> Path:
+        """A folder for an image that lives no longer than this yard."""
+        ...
+
+    def close(self) -> None:
+        """Remove what containers had in common. Blocks. Idempotent; containers must have ended."""
+        ...
+
+
 @runtime_checkable
 class ContainedSession(Session, Protocol):
     """A session whose browser lives in a container."""

@@ -15,9 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cairn.snapshots.containers.container import Container
+from cairn.snapshot_ports import Container
+from cairn.snapshots.containers.podman import PodmanYard
 from cairn.snapshots.containers.yard import Limits, Yard
-from snapshots.needs import needs_criu
+from snapshots.needs import needs_criu, needs_podman
 
 PROGRAM = Path(__file__).with_name("hostile.py")
 COMMAND = ("python3", "/srv/site/hostile.py")
@@ -27,13 +28,32 @@ COMMAND = ("python3", "/srv/site/hostile.py")
 def yard_of(command: Sequence[str] = COMMAND, *, limits: Limits | None = None) -> Generator[Yard]:
     """A yard whose site is the hostile program; skips where this host has no containers."""
     needs_criu()
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory() as site:
-        shutil.copy(PROGRAM, site)
-        yard = Yard(folder=Path(memory) / "yard", command=command, site=Path(site), limits=limits)
+    with _hostile_site() as (folder, site):
+        yard = Yard(folder=folder, command=command, site=site, limits=limits)
         try:
             yield yard
         finally:
             yard.close()
+
+
+@contextlib.contextmanager
+def podman_yard_of(command: Sequence[str] = COMMAND, *, limits: Limits | None = None) -> Generator[PodmanYard]:
+    """The same with containers that Podman owns."""
+    needs_podman()
+    with _hostile_site() as (folder, site):
+        yard = PodmanYard(folder=folder, command=command, site=site, limits=limits)
+        try:
+            yield yard
+        finally:
+            yard.close()
+
+
+@contextlib.contextmanager
+def _hostile_site() -> Generator[tuple[Path, Path]]:
+    """A folder in memory for a yard, and its site."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory() as site:
+        shutil.copy(PROGRAM, site)
+        yield Path(memory) / "yard", Path(site)
 
 
 @contextlib.contextmanager

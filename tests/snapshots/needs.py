@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 
-from cairn.snapshots.containers.probe import Usable, proved
+from cairn.snapshots.containers.probe import podman_proved, proved
+from cairn.snapshots.containers.usable import Usable
 
 
 @cache
@@ -16,7 +17,20 @@ def criu_here() -> Usable:
         return thread.submit(lambda: asyncio.run(proved())).result()
 
 
+@cache
+def podman_here() -> Usable:
+    """The same of containers that Podman owns."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(lambda: asyncio.run(podman_proved())).result()
+
+
 def needs_criu() -> None:
     """Skip the test, with the reason, where they cannot."""
     if not criu_here().ok:
         pytest.skip(f"{criu_here().reason}: {criu_here().fix}")
+
+
+def needs_podman() -> None:
+    """Skip the test, with the reason, where Podman cannot."""
+    if not podman_here().ok:
+        pytest.skip(f"{podman_here().reason}: {podman_here().fix}")

@@ -17,16 +17,18 @@ from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.ports import ExpertSession
 from cairn.snapshot_ports import SnapshotStore
 from cairn.snapshots.containers.images import Images
+from cairn.snapshots.containers.podman import PodmanYard
 from cairn.snapshots.containers.yard import Yard
 from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.native import NativeStore
+from cairn.snapshots.podman import PodmanStore
 from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.sessions import SavableSession
 from cairn.snapshots.shelf import Shelf
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.snapshot_contract import SNAPSHOT_CONTRACT, Check
-from snapshots.needs import needs_criu
+from snapshots.needs import needs_criu, needs_podman
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket, pytest.mark.asyncio(loop_scope="module")]
 BLOBS = MemoryBlobs()
@@ -42,12 +44,14 @@ class Stage:
 
 
 @pytest_asyncio.fixture(
-    loop_scope="module", scope="module", params=[StoreKind.CRIU, StoreKind.NATIVE, StoreKind.REPLAY]
+    loop_scope="module", scope="module", params=[StoreKind.CRIU, StoreKind.PODMAN, StoreKind.NATIVE, StoreKind.REPLAY]
 )
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     kind: StoreKind = request.param
     if kind is StoreKind.CRIU:
         needs_criu()
+    if kind is StoreKind.PODMAN:
+        needs_podman()
     environment = MiniwobEnvironment(
         blobs=BLOBS, options=MiniwobOptions(limits=PoolLimits(browsers=1, pages_per_browser=6))
     )
@@ -65,15 +69,15 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
 
 
 def store_of(kind: StoreKind, environment: MiniwobEnvironment, *, memory: Path, disk: Path) -> SnapshotStore:
+    containers = MiniwobContainers(blobs=BLOBS)
+    images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
     match kind:
         case StoreKind.CRIU:
-            containers = MiniwobContainers(blobs=BLOBS)
-            images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
-            return CriuStore(
-                containers,
-                yard=Yard(folder=memory / "yard", command=containers.command, site=containers.site),
-                images=images,
-            )
+            yard = Yard(folder=memory / "yard", command=containers.command, site=containers.site)
+            return CriuStore(containers, yard=yard, images=images)
+        case StoreKind.PODMAN:
+            yard = PodmanYard(folder=memory / "yard", command=containers.command, site=containers.site)
+            return PodmanStore(containers, yard=yard, images=images)
         case StoreKind.NATIVE:
             return NativeStore(environment, folder=disk / "native")
         case _:

@@ -80,6 +80,15 @@ def kill_members(folder: Path) -> None:
             os.kill(member, signal.SIGKILL)
 
 
+def remove_group(folder: Path) -> None:
+    """Kill what is in a group and in those inside it, and remove them as far as they are empty by now."""
+    inside = sorted(path for path in folder.rglob("*") if path.is_dir())
+    for path in (*reversed(inside), folder):
+        kill_members(path)
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
 def members(folder: Path) -> Sequence[int]:
     """Processes of a group; one of another namespace of process numbers is left out."""
     try:
@@ -91,8 +100,8 @@ def members(folder: Path) -> Sequence[int]:
 
 
 def marked_groups(root: Path = ROOT) -> Iterator[Path]:
-    """Every group on this host that carries a process's mark."""
-    for base in (root, *(root / controller for controller in _CONTROLLERS)):
+    """Every group on this host that carries a process's mark; "unified" is version 2 beside version 1."""
+    for base in (root, root / "unified", *(root / controller for controller in _CONTROLLERS)):
         yield from base.glob(f"{PREFIX}*-*-*-*")
 
 

@@ -5,13 +5,14 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from cairn.errors import SessionError, SessionTimeoutError
 from cairn.scratch import OWNER_VARIABLE, mark, remove_all
 from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.criu import Criu, DeclinedError
+from cairn.snapshots.containers.family import lives
 
 SOCKET = "/tmp/agent.sock"  # noqa: S108 - inside the container
 NETWORK = 6
@@ -96,25 +97,7 @@ class Container:
 
     async def connect(self) -> socket.socket:
         """A client's end of the agent's socket."""
-        path = f"/proc/{self.pid}/root{SOCKET}"
-        try:
-            async with asyncio.timeout(_APPEAR_SECONDS):
-                while True:
-                    client = socket.socket(socket.AF_UNIX)
-                    client.setblocking(False)  # noqa: FBT003 - the socket's own signature
-                    try:
-                        client.connect(path)
-                    except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
-                        client.close()
-                        await self._check_alive()
-                        await asyncio.sleep(_PAUSE)
-                    except OSError as error:
-                        client.close()
-                        raise SessionError(f"the container cannot be reached: {error}") from error
-                    else:
-                        return client
-        except TimeoutError as error:
-            raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for the container's agent to answer") from error
+        return await reached(self.pid, check_alive=self._check_alive)
 
     async def end(self) -> None:
         """Kill everything in it, and wait until nothing is left. Idempotent."""
@@ -130,9 +113,32 @@ class Container:
     async def _check_alive(self) -> None:
         if self._ending is not None:
             raise SessionError("the container has been ended")
-        if self._supervisor.returncode is not None or not _lives(self.pid):
+        if self._supervisor.returncode is not None or not lives(self.pid):
             await _ended(self._supervisor)  # which writes down why
             raise SessionError(f"the container ended: {_tail(self.scratch / 'container.log')}")
+
+
+async def reached(pid: int, *, check_alive: Callable[[], Awaitable[None]]) -> socket.socket:
+    """A client's end of the socket of the agent with that process id, once it listens."""
+    path = f"/proc/{pid}/root{SOCKET}"
+    try:
+        async with asyncio.timeout(_APPEAR_SECONDS):
+            while True:
+                client = socket.socket(socket.AF_UNIX)
+                client.setblocking(False)  # noqa: FBT003 - the socket's own signature
+                try:
+                    client.connect(path)
+                except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
+                    client.close()
+                    await check_alive()
+                    await asyncio.sleep(_PAUSE)
+                except OSError as error:
+                    client.close()
+                    raise SessionError(f"the container cannot be reached: {error}") from error
+                else:
+                    return client
+    except TimeoutError as error:
+        raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for the container's agent to answer") from error
 
 
 async def _spawn(
@@ -197,10 +203,6 @@ def _cleared(folder: Path, group: ControlGroup) -> None:
     while folder.exists() and time.monotonic() < deadline:
         remove_all(folder)
         time.sleep(_PAUSE)
-
-
-def _lives(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def _tail(log: Path) -> str:

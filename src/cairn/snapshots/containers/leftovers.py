@@ -21,7 +21,7 @@ from cairn.scratch import (
     remove_all,
     unfinished,
 )
-from cairn.snapshots.containers.cgroups import ROOT, kill_members, marked_groups
+from cairn.snapshots.containers.cgroups import ROOT, marked_groups, remove_group
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - only what carries a dead owner's mark is removed from it
 _SECONDS = 15.0
@@ -69,9 +69,7 @@ class Leftover:
             case Kind.MOUNT:
                 subprocess.run(["umount", "-l", str(self.where)], check=False, capture_output=True)  # noqa: S603, S607
             case Kind.GROUP:
-                kill_members(self.where)
-                with contextlib.suppress(OSError):
-                    self.where.rmdir()
+                remove_group(self.where)
             case _:
                 if not mounts_in(self.where):
                     remove_all(self.where)

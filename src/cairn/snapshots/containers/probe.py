@@ -5,31 +5,23 @@ import os
 import platform
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from cairn.errors import BoundaryError, CairnError
 from cairn.scratch import make_root
+from cairn.snapshot_ports import ContainerYard
+from cairn.snapshots.containers.podman import PodmanOptions, PodmanYard
+from cairn.snapshots.containers.podman_host import podman_lacking
+from cairn.snapshots.containers.usable import Usable
 from cairn.snapshots.containers.yard import PREFIX, Yard
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - images belong in memory
 _SPACE = 512 << 20
 _PROOF_SECONDS = 60.0
 _SET_UP = "run scripts/setup-snapshots"
+_SLEEP = ("sleep", "1000")
 _ELSE = "use the stores native and replay"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usable:
-    """Whether a store works here; where not, why and what to do about it."""
-
-    reason: str = ""  # empty: it works
-    fix: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it does."""
-        return not self.reason
 
 
 def lacking(*, prefix: Path = PREFIX, memory: Path = MEMORY) -> Usable:
@@ -54,9 +46,30 @@ async def proved(*, prefix: Path = PREFIX, memory: Path = MEMORY) -> Usable:
     found = await asyncio.to_thread(lacking, prefix=prefix, memory=memory)
     if not found.ok:
         return found
+    return await _tried(lambda folder, site: Yard(folder=folder, command=_SLEEP, site=site, prefix=prefix), memory)
+
+
+async def podman_proved(
+    *, prefix: Path = PREFIX, memory: Path = MEMORY, options: PodmanOptions | None = None
+) -> Usable:
+    """The same of a container that Podman owns; takes some seconds."""
+    options = options or PodmanOptions()
+    found = await asyncio.to_thread(lacking, prefix=prefix, memory=memory)
+    if found.ok:
+        found = await asyncio.to_thread(podman_lacking, prefix=prefix, runtime=options.runtime)
+    if not found.ok:
+        return found
+
+    def make(folder: Path, site: Path) -> PodmanYard:
+        return PodmanYard(folder=folder, command=_SLEEP, site=site, prefix=prefix, options=options)
+
+    return await _tried(make, memory)
+
+
+async def _tried(make: Callable[[Path, Path], ContainerYard], memory: Path) -> Usable:
     try:
         async with asyncio.timeout(_PROOF_SECONDS):
-            await _saved_and_thawed(prefix, memory)
+            await _saved_and_thawed(make, memory)
     except TimeoutError:
         return Usable(reason=f"a container was not saved and thawed within {_PROOF_SECONDS:g} s", fix=_ELSE)
     except (BoundaryError, CairnError, OSError) as error:
@@ -64,10 +77,10 @@ async def proved(*, prefix: Path = PREFIX, memory: Path = MEMORY) -> Usable:
     return Usable()
 
 
-async def _saved_and_thawed(prefix: Path, memory: Path) -> None:
+async def _saved_and_thawed(make: Callable[[Path, Path], ContainerYard], memory: Path) -> None:
     root = make_root(memory)
     with tempfile.TemporaryDirectory() as site:
-        yard = Yard(folder=root / "yard", command=["sleep", "1000"], site=Path(site), prefix=prefix)
+        yard = make(root / "yard", Path(site))
         try:
             first = await yard.started()
             try:

@@ -1,19 +1,18 @@
 """Where containers are started, frozen and thawed, and what they have in common: root file system, pages, settings."""
 
 import asyncio
-import hashlib
 import os
 import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from cairn.errors import SessionError, SetupError
 from cairn.snapshots.containers.cgroups import ControlGroup
-from cairn.snapshots.containers.container import NETWORK, SOCKET, Container
+from cairn.snapshots.containers.container import NETWORK, Container
 from cairn.snapshots.containers.criu import Criu
+from cairn.snapshots.containers.layer import agent_command, copy_script, fingerprint, write_layer
 from cairn.snapshots.containers.leftovers import clean, leftovers
 from cairn.snapshots.containers.network import new_network
 
@@ -21,9 +20,6 @@ PREFIX = Path(os.environ.get("CAIRN_SNAPSHOTS", "/var/lib/cairn"))
 """Where scripts/setup-snapshots installs."""
 
 _CLEANING_SECONDS = 3.0  # what cannot be removed must not hold up everybody
-_SITE = "/srv/site"
-_SYS_RESOURCE = 24
-_PLAIN_USER = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +52,12 @@ class Yard:
     @property
     def build(self) -> str:
         """What an image of today needs: the kernel, the root file system, the pages and how the browser is started."""
-        pages = _fingerprint(self._site)
+        pages = fingerprint(self._site)
         return " ".join([os.uname().release, self._version.read_text(encoding="ascii").strip(), pages])
 
     async def started(self) -> Container:
         """A new container, whose browser has only just been started."""
-        user = _PLAIN_USER if _may_set_limits() else 0
-        agent = ["python3", "/srv/agent.py", SOCKET, _SITE, str(user)]
-        return await self._launched(self._folder_for_one(), "start", command=[*agent, "--", *self._command])
+        return await self._launched(self._folder_for_one(), "start", command=agent_command(self._command))
 
     async def thawed(self, image: Path) -> Container:
         """A new container in the state of an image."""
@@ -109,37 +103,14 @@ class Yard:
             raise SetupError(f"there is no criu or no root file system in {self._prefix}: run scripts/setup-snapshots")
         clean(leftovers(), seconds=_CLEANING_SECONDS)
         try:
-            self._furnish(self._folder / "layer" / "srv")
+            self._furnish()
         except OSError as error:
             raise SessionError(f"no container can be made in {self._folder}: {error.strerror}") from error
         self._ready = True
 
-    def _furnish(self, layer: Path) -> None:
-        layer.mkdir(parents=True, exist_ok=True)
+    def _furnish(self) -> None:
+        write_layer(self._folder / "layer", site=self._site)
         (self._folder / "run").mkdir(exist_ok=True)
-        package = files("cairn.snapshots.containers")
-        for name, place in (("agent.py", layer), ("container.sh", self._folder), ("hook.sh", self._folder)):
-            with as_file(package.joinpath(name)) as source:
-                shutil.copyfile(source, place / name)
-        shutil.copytree(self._site, layer / "site", dirs_exist_ok=True)
-        for path in (self._folder / "layer").rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        (self._folder / "layer").chmod(0o755)
+        for name in ("container.sh", "hook.sh"):
+            copy_script(name, self._folder / name)
         self._criu.hook.chmod(0o700)
-
-
-def _may_set_limits() -> bool:
-    """Whether criu can save the processes of another user."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> _SYS_RESOURCE & 1)
-    return False
-
-
-def _fingerprint(site: Path) -> str:
-    """Of the files' names and sizes."""
-    described = hashlib.sha256()
-    for path in sorted(site.rglob("*")):
-        if path.is_file():
-            described.update(f"{path.relative_to(site)} {path.stat().st_size}\n".encode())
-    return described.hexdigest()[:12]
