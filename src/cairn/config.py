@@ -2,11 +2,12 @@
 
 import difflib
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from cairn.errors import ConfigError
 
@@ -23,9 +24,9 @@ class Table(BaseModel):
 class EnvironmentOptions(Table):
     """Where the agent acts."""
 
-    name: Literal["miniwob", "scripted"] = "miniwob"
+    name: Literal["miniwob", "states", "scripted"] = "miniwob"
     templates: list[str] = Field(default_factory=list)
-    """Task names without the environment's prefix, as `cairn env tasks NAME` lists them."""
+    """Task names without the environment's prefix, as `cairn env tasks NAME` lists them; none: all of them."""
     browsers: int = Field(default=2, ge=1)
     pages_per_browser: int = Field(default=4, ge=1, le=8)
     browser: str | None = None
@@ -53,6 +54,15 @@ class PolicyOptions(Table):
     temperature: float = Field(default=1.0, gt=0)
     max_answer_tokens: int | None = Field(default=None, ge=1)
     """Default: the codec's own limit."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` where model, path and codec do not go together."""
+        if self.model == "pixel" and self.codec != "pixel":
+            raise ValueError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{self.codec}"')
+        if self.model != "pixel" and self.codec == "pixel":
+            raise ValueError('policy.codec = "pixel" is the pixel policy\'s: choose "text" or "thinking"')
+        if self.model == "path" and self.path is None:
+            raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
 
 
 class DemonstrationOptions(Table):
@@ -141,7 +151,7 @@ class RolloutOptions(Table):
 class SnapshotOptions(Table):
     """How the states of sessions are kept, for rollouts that start in the middle."""
 
-    store: Literal["none", "auto", "criu", "native", "replay"] = "none"
+    store: Literal["none", "auto", "criu", "podman", "native", "replay"] = "none"
     """`auto` takes the most exact one that this host and the environment support, and says which; `none`: no session
     can be saved."""
     memory_gb: float = Field(default=2.0, gt=0)
@@ -167,7 +177,7 @@ class EvaluationOptions(Table):
 class RunConfig(Table):
     """Everything that a run depends on."""
 
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     environment: EnvironmentOptions = Field(default_factory=EnvironmentOptions)
     policy: PolicyOptions = Field(default_factory=PolicyOptions)
     demonstrations: DemonstrationOptions = Field(default_factory=DemonstrationOptions)
@@ -177,6 +187,21 @@ class RunConfig(Table):
     snapshots: SnapshotOptions = Field(default_factory=SnapshotOptions)
     evaluation: EvaluationOptions = Field(default_factory=EvaluationOptions)
     checkpoint_every_updates: int = Field(default=10, ge=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """What no key can tell by itself."""
+        twice = [name for name, count in Counter(self.environment.templates).items() if count > 1]
+        if twice:
+            raise ValueError(f"environment.templates names {twice[0]!r} more than once")
+        imitates = bool(self.imitation.updates or self.imitation.minutes or self.reinforcement.rehearsal)
+        if imitates and not self.demonstrations.per_template:
+            raise ValueError(
+                "there is nothing to imitate: with demonstrations.per_template = 0, imitation.updates, "
+                "imitation.minutes and reinforcement.rehearsal must be 0 or unset"
+            )
+        self.policy.check()
+        return self
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -235,8 +260,10 @@ def _fields(table: type[BaseModel], prefix: str) -> Iterator[str]:
 
 def _explain(key: str, kind: str, message: str) -> str:
     if kind != "extra_forbidden":
-        return f"{key}: {message[0].lower()}{message[1:]}"
-    near = difflib.get_close_matches(key, known_keys(), n=1, cutoff=0.5)
+        message = message.removeprefix("Value error, ")
+        return f"{key}: {message[0].lower()}{message[1:]}" if key else message
+    tables = sorted({known.partition(".")[0] for known in known_keys()})
+    near = difflib.get_close_matches(key, tables if "." not in key else known_keys(), n=1, cutoff=0.5)
     return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 

@@ -1,5 +1,6 @@
 """Which store a run gets, what is counted, and a training run whose sessions can be saved."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from cairn.data.snapshot import StoreKind
 from cairn.data.task import FromSnapshot, Root, Split, Task
 from cairn.errors import SetupError
 from cairn.ports import Event
-from cairn.snapshots.containers.probe import Usable, lacking
+from cairn.snapshots.containers.probe import lacking
+from cairn.snapshots.containers.usable import Usable
 from cairn.snapshots.home import Home
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.scripted import COUNT, ScriptedEnvironment
@@ -21,27 +23,43 @@ WORKS = Usable()
 BROKEN = Usable(reason="it is Tuesday", fix="wait a day")
 
 
-def reports(*, criu: Usable = WORKS, native: Usable = WORKS) -> tuple[StoreReport, ...]:
-    return (
-        StoreReport(kind=StoreKind.CRIU, usable=criu),
-        StoreReport(kind=StoreKind.NATIVE, usable=native),
-        StoreReport(kind=StoreKind.REPLAY, usable=WORKS),
-    )
+def reporting(**broken: Usable) -> Callable[[StoreKind], Awaitable[StoreReport]]:
+    """Every store works but those that are named."""
+
+    async def report(kind: StoreKind) -> StoreReport:
+        return StoreReport(kind=kind, usable=broken.get(kind.value, WORKS))
+
+    return report
 
 
-def test_auto_takes_the_most_exact_store_that_works_with_the_others_below_it() -> None:
-    assert choose("auto", reports()).kinds == (StoreKind.CRIU, StoreKind.NATIVE, StoreKind.REPLAY)
-    second = choose("auto", reports(criu=BROKEN))
-    assert second.kinds == (StoreKind.NATIVE, StoreKind.REPLAY)
-    assert second.why == "not criu: it is Tuesday"
-    assert choose("auto", reports(criu=BROKEN, native=BROKEN)).kinds == (StoreKind.REPLAY,)
+async def lossy(kind: StoreKind) -> StoreReport:
+    """Containers do not work, and the environment's own states leave something out."""
+    containers = kind in {StoreKind.CRIU, StoreKind.PODMAN}
+    leaves_out = "requests under way" if kind is StoreKind.NATIVE else ""
+    return StoreReport(kind=kind, usable=BROKEN if containers else WORKS, leaves_out=leaves_out)
 
 
-def test_a_store_that_is_asked_for_is_taken_or_refused_with_the_fix() -> None:
-    assert choose("native", reports()).kinds == (StoreKind.NATIVE, StoreKind.REPLAY)
-    assert choose("criu", reports(native=BROKEN)).kinds == (StoreKind.CRIU, StoreKind.REPLAY)
+async def test_auto_takes_the_most_exact_store_that_works_with_those_below_it_that_can_open_its_states() -> None:
+    assert (await choose("auto", reporting())).kinds == (StoreKind.CRIU, StoreKind.NATIVE, StoreKind.REPLAY)
+    second = await choose("auto", reporting(criu=BROKEN))
+    assert second.kinds == (StoreKind.PODMAN, StoreKind.NATIVE, StoreKind.REPLAY)
+    third = await choose("auto", reporting(criu=BROKEN, podman=BROKEN))
+    assert third.kinds == (StoreKind.NATIVE, StoreKind.REPLAY)
+    assert third.why == "not criu: it is Tuesday; not podman: it is Tuesday"
+
+
+async def test_a_store_that_leaves_something_out_is_nobodys_choice_but_the_users() -> None:
+    chosen = await choose("auto", lossy)
+    assert chosen.kinds == (StoreKind.REPLAY,)
+    assert "not native: it leaves out requests under way" in chosen.why
+    assert (await choose("native", lossy)).kinds == (StoreKind.NATIVE, StoreKind.REPLAY)
+
+
+async def test_a_store_that_is_asked_for_is_taken_or_refused_with_the_fix() -> None:
+    assert (await choose("native", reporting())).kinds == (StoreKind.NATIVE, StoreKind.REPLAY)
+    assert (await choose("criu", reporting(native=BROKEN))).kinds == (StoreKind.CRIU, StoreKind.REPLAY)
     with pytest.raises(SetupError, match="store criu cannot be used: it is Tuesday; wait a day"):
-        choose("criu", reports(criu=BROKEN))
+        await choose("criu", reporting(criu=BROKEN))
 
 
 async def test_an_environment_that_exports_nothing_and_knows_no_containers_is_replayed(tmp_path: Path) -> None:
@@ -59,7 +77,7 @@ async def test_an_environment_that_exports_nothing_and_knows_no_containers_is_re
         kept = await session.snapshot()
         assert (await (await saved.open(task, start=FromSnapshot(id=kept))).observe()).digest
     assert events.kinds() == ["snapshot_store", "snapshot_saved"]
-    assert "cannot work in containers" in str(events.events[0].fields["why"])
+    assert "knows no containers" in str(events.events[0].fields["why"])
     assert not home.memory.exists()
 
 
@@ -87,8 +105,8 @@ def test_saves_failures_and_fallbacks_are_counted_by_template() -> None:
 
     sink = SnapshotCounts(count)
     for kind in ("snapshot_saved", "snapshot_saved", "snapshot_failed", "snapshot_fallback", "update"):
-        sink.emit(Event(kind=kind, fields={"template": "counter/count"}))
-    at = TemplateId("counter/count")
+        sink.emit(Event(kind=kind, fields={"template": "scripted/count"}))
+    at = TemplateId("scripted/count")
     assert counted.total(Quantity.SAVES, template=at) == 2
     assert counted.total(Quantity.RESTORE_FAILURES, template=at) == 1
     assert counted.total(Quantity.RESTORE_FALLBACKS, template=at) == 1

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -90,7 +91,10 @@ def test_a_saved_policy_is_evaluated_with_json_on_the_last_line(trained: tuple[P
 def test_seeds_are_put_side_by_side(trained: tuple[Path, Result], tmp_path: Path) -> None:
     folder, result = trained
     one = last_line(result)
-    both = cairn("seeds", folder, folder, "--out", tmp_path / "new" / "both")
+    other = shutil.copytree(folder, tmp_path / "other")
+    recipe = other / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("seed = 0", "seed = 1", 1))
+    both = cairn("seeds", folder, other, "--out", tmp_path / "new" / "both")
     told = last_line(both)
     assert told["heldout_rl"] == one["heldout_rl"]
     assert told["greedy_control"] == one["greedy_control"]
@@ -98,6 +102,15 @@ def test_seeds_are_put_side_by_side(trained: tuple[Path, Result], tmp_path: Path
     lines = (tmp_path / "new" / "both.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 3 * 2
     assert (tmp_path / "new" / "both.png").is_file()
+
+
+def test_seeds_refuses_runs_that_have_no_mean(trained: tuple[Path, Result], tmp_path: Path) -> None:
+    folder, _ = trained
+    assert "have the same seed, 0" in cairn("seeds", folder, folder).stderr
+    other = shutil.copytree(folder, tmp_path / "other")
+    recipe = other / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("seed = 0", "seed = 1", 1).replace("max_turns = 1", "max_turns = 2"))
+    assert "has rollout.max_turns = 2" in cairn("seeds", folder, other).stderr
 
 
 def test_seeds_want_runs(tmp_path: Path) -> None:
@@ -153,7 +166,7 @@ def test_the_shown_configuration_is_whole_and_can_be_read_back(tmp_path: Path) -
 def test_the_difference_is_what_a_recipe_changes(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("seed = 3\n[policy]\nthreads = 2\n")
     shown = last_line(cairn("config", "show", tmp_path / "r.toml", "--diff", "--json"))
-    assert shown == {"seed": "3"}
+    assert shown == {"seed": 3}
 
 
 def test_the_version_is_printed() -> None:
@@ -207,3 +220,31 @@ def test_events_that_the_bar_does_not_know_are_passed_over() -> None:
     sink = ProgressSink(Console(file=io.StringIO()))
     sink.emit(Event(kind="infrastructure_error", fields={}))
     sink.close()
+
+
+def test_a_ledger_is_shown_by_purpose_and_task_and_two_are_compared(trained: tuple[Path, Result]) -> None:
+    run, _ = trained
+    shown = cairn("ledger", run)
+    assert shown.exit_code == 0, shown.stderr
+    assert "environment steps" in shown.stdout
+    assert "scripted/choose" in shown.stdout
+    both = cairn("ledger", run, run)
+    assert "100.0%" in both.stdout
+    totals = last_line(cairn("ledger", run, "--json"))[str(run)]
+    assert isinstance(totals, dict)
+    assert totals["groups"] > 0
+
+
+def test_a_ledger_of_nothing_is_one_sentence(tmp_path: Path) -> None:
+    result = cairn("ledger", tmp_path)
+    assert result.exit_code == 2
+    assert "holds no run" in result.stderr
+
+
+def test_practice_may_begin_without_demonstrations(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    settings = ("demonstrations.per_template=0", "imitation.updates=0")
+    result = cairn(
+        "train", tmp_path / "tiny.toml", "--out", tmp_path / "run", *(w for s in settings for w in ("--set", s))
+    )
+    assert last_line(result)["heldout_rl"] is not None

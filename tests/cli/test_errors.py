@@ -158,3 +158,34 @@ def test_a_disk_that_is_full_while_the_policy_is_saved(tmp_path: Path, monkeypat
 def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
     RunWriter.create(tmp_path / "r", recipe=config.to_toml(config.RunConfig()), seed=0).close()
     refused(cairn("eval", tmp_path / "r", "--checkpoint", "reinforced"), "checkpoints/reinforced", status=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (('environment.templates=["choose","choose"]',), "names 'choose' more than once"),
+        (("demonstrations.per_template=0",), "there is nothing to imitate"),
+        (("policy.codec=text",), 'the pixel policy speaks policy.codec = "pixel" alone'),
+        (("policy.model=path", "policy.codec=text"), "needs policy.path"),
+        (("policy.model=smollm2",), 'choose "text" or "thinking"'),
+        (("seed=99999999999999999999",), "seed"),
+        (("reinforcment.group_size=4",), "did you mean 'reinforcement'?"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_there_is_a_directory(
+    tmp_path: Path, settings: tuple[str, ...], said: str
+) -> None:
+    out = tmp_path / "run"
+    refused(cairn("train", "quickstart", "--out", out, *sets(*SCRIPTED, *settings)), said, status=2)
+    assert not out.exists()
+
+
+def test_a_damaged_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "model.safetensors").write_bytes(b"garbage")
+    settings = sets(*SCRIPTED, "policy.model=path", "policy.codec=text", f"policy.path={tmp_path}")
+    refused(cairn("train", "quickstart", "--out", tmp_path / "run", *settings), str(tmp_path), status=2)
+
+
+def test_experts_that_are_not_there_are_named() -> None:
+    refused(cairn("bench", "experts", "--task", "nope"), "no expert for nope", status=2)

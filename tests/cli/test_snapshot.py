@@ -23,7 +23,7 @@ def kept(tmp_path: Path) -> tuple[Path, str]:
     folder = tmp_path / "kept"
     saved = cairn("snapshot", "save", "scripted", "count", "--index", "2", "--steps", "2", "--in", folder)
     assert saved.exit_code == 0, saved.stderr
-    assert "store: replay (not criu: this environment cannot work in containers" in saved.stderr
+    assert "store: replay (not criu: this environment knows no containers" in saved.stderr
     return folder, str(last_line(saved)["id"])
 
 
@@ -33,14 +33,14 @@ def test_a_saved_state_opens_in_several_sessions_which_play_on(kept: tuple[Path,
     opened = cairn("snapshot", "open", snapshot, "--branches", "3", "--play", "--picture", picture, "--in", folder)
     assert opened.exit_code == 0, opened.stderr
     assert last_line(opened)["rewards"] == [1.0, 1.0, 1.0]
-    assert "counter/count#2, step 2: count to 3" in opened.stdout
+    assert "scripted/count#2, step 2: count to 3" in opened.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_snapshots_are_listed_and_removed(kept: tuple[Path, str]) -> None:
     folder, snapshot = kept
     listed = cairn("snapshot", "list", "--json", "--in", folder)
-    assert last_line(listed) == {snapshot: {"task": "counter/count#2", "step": 2, "store": "replay", "bytes": 0}}
+    assert last_line(listed) == {snapshot: {"task": "scripted/count#2", "step": 2, "store": "replay", "bytes": 0}}
     assert snapshot in cairn("snapshot", "list", "--in", folder).stdout
     assert cairn("snapshot", "rm", snapshot, "--in", folder).exit_code == 0
     assert last_line(cairn("snapshot", "list", "--json", "--in", folder)) == {}

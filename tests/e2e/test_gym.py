@@ -111,7 +111,7 @@ def test_a_seed_names_a_task_and_the_stream_goes_on_without_one() -> None:
 
 def test_an_index_opens_that_task_of_the_split() -> None:
     with _counter(split=Split.HELD_OUT) as env:
-        assert env.reset(options={"index": 17})[1]["task"] == "counter/count#1000017"
+        assert env.reset(options={"index": 17})[1]["task"] == "scripted/count#1000017"
 
 
 def test_an_impossible_action_is_a_message_in_info() -> None:
@@ -142,8 +142,8 @@ def test_closing_twice_is_closing_once_and_ends_the_thread() -> None:
 
 def test_an_unknown_template_names_the_nearest_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
-    with pytest.raises(ConfigError, match="did you mean \\['counter/count'\\]"):
-        _counter("counter/cuont")
+    with pytest.raises(ConfigError, match="did you mean \\['scripted/count'\\]"):
+        _counter("scripted/cuont")
     assert set(threading.enumerate()) == before
 
 

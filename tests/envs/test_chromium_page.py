@@ -200,3 +200,14 @@ async def test_the_document_is_known_by_the_requests_it_makes(page: Page, tmp_pa
     assert page.traffic == before + 2
     assert not page._pending
     assert page._document
+
+
+async def test_a_page_whose_process_is_gone_fails_at_once_and_is_not_used_again(page: Page) -> None:
+    waiting = asyncio.ensure_future(page.evaluate("new Promise(() => {})"))
+    await page.evaluate("1")
+    page.send("Page.crash")
+    with pytest.raises(SessionError, match=r"the page crashed"):
+        await asyncio.wait_for(waiting, 10)
+    with pytest.raises(SessionError, match=r"the page crashed"):
+        await page.evaluate("1")
+    assert page.broken

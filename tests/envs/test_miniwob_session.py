@@ -30,7 +30,7 @@ from cairn.data.observation import Element, Observation
 from cairn.data.task import FromSnapshot, Root, Split, Task, Template
 from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
-from cairn.envs.miniwob.observe import screen_of
+from cairn.envs.miniwob.pages import SCREEN
 from cairn.envs.miniwob.session import MiniwobSession
 from cairn.errors import ConfigError, SessionError
 from cairn.testing.memory import MemoryBlobs
@@ -164,7 +164,7 @@ async def test_what_loses_the_focus_by_being_disabled_is_drawn_without_it(enviro
         await session._page.drawn()
         again = await session._page.screenshot()
         assert seen.image is not None
-        assert BLOBS.get(seen.image) == screen_of(again)
+        assert BLOBS.get(seen.image) == SCREEN.cut(again)
         fields = [e for e in seen.elements if e.role == "input"]
         if "disabled" in fields[0].states:
             break

@@ -179,6 +179,7 @@ class Journey:
             codec=self.codec,
             events=self.events,
             templates=self.templates,
+            without=(),
             per_template=self.demonstrations,
             batch_size=2,
             answers=1,

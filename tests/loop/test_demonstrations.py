@@ -6,7 +6,7 @@ import pytest
 
 from cairn.data.task import Purpose, Split
 from cairn.data.trajectory import Outcome
-from cairn.errors import CircuitOpenError, ConfigError, SetupError
+from cairn.errors import CircuitOpenError, SessionError, SetupError
 from cairn.loop.imitation import Curriculum
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.testing.faults import Call, Fault
@@ -69,8 +69,8 @@ async def test_one_that_stays_lost_is_reported_and_tried_again_by_the_next_run(t
     assert len(again.environment.opened) == 1
 
 
-async def test_without_any_success_the_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no expert solved anything"):
+async def test_where_every_demonstration_was_lost_the_cause_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match=r"no demonstration could be played to its end.*gone"):
         await Journey(folder=tmp_path, faults=[Fault(call=Call.OPEN, error=GONE)]).curriculum().curriculum()
 
 

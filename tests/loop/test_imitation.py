@@ -81,4 +81,4 @@ def test_every_right_answer_is_drawn_sooner_or_later() -> None:
 
 def test_without_a_demonstration_there_is_nothing_to_imitate() -> None:
     with pytest.raises(ConfigError, match="nothing to imitate"):
-        lessons_from([], ScriptedCodec())
+        Curriculum(lessons_from([], ScriptedCodec()), batch_size=1, answers=1, seed=0).batch(0)

@@ -47,7 +47,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no run that can be resumed"):
+    with pytest.raises(ConfigError, match="nothing was trained in this run yet"):
         progress.read(tmp_path / "p.json")
 
 

@@ -105,7 +105,7 @@ async def test_what_an_action_came_to_is_shown_with_the_next_observation() -> No
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (Call.OPEN, "open counter/count#2"),
+        (Call.OPEN, "open scripted/count#2"),
         (Call.OBSERVE, "observe, turn 0"),
         (Call.GENERATE, "generate, turn 0"),
         (Call.ACT, "act, turn 0"),

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from cairn.snapshot_ports import Container
-from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.podman import PodmanYard
 from cairn.snapshots.containers.yard import Limits, Yard
 from snapshots.needs import needs_criu, needs_podman
@@ -68,13 +67,6 @@ def mounted(folder: Path, *, size: int) -> Generator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def unlimited() -> tuple[str, ...]:
-    """What this host cannot limit."""
-    probe = ControlGroup.make(memory=64 << 20, processes=64)
-    probe.remove()
-    return probe.unlimited
 
 
 async def inside(container: Container, code: str, *, seconds: float = 60.0) -> object:

@@ -12,12 +12,12 @@ from cairn.errors import SessionError, SessionTimeoutError
 from cairn.scratch import mark, mark_in
 from cairn.snapshots.containers import container as containers
 from cairn.snapshots.containers import criu
-from cairn.snapshots.containers.cgroups import marked_groups
+from cairn.snapshots.containers.cgroups import marked_groups, unlimited_here
 from cairn.snapshots.containers.container import Container
 from cairn.snapshots.containers.criu import DeclinedError
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.yard import Yard
-from snapshots.confined import inside, mounted, unlimited, yard_of
+from snapshots.confined import inside, mounted, yard_of
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(180)]
 A = SnapshotId("a")
@@ -139,6 +139,21 @@ async def test_a_full_memory_is_told_and_what_is_saved_stays_whole(yard: Yard, t
         await container.end()
 
 
+async def test_an_image_that_was_moved_to_disk_can_be_opened(yard: Yard, memory_folder: Path, tmp_path: Path) -> None:
+    container = await running(yard)
+    await inside(container, "import builtins\nbuiltins.kept = 'since before'")
+    images = Images(memory=memory_folder / "images", disk=tmp_path / "disk", budget=0)
+    async with images.writing(A) as image:
+        await container.freeze(image)
+    assert os.listdir(memory_folder / "images") == []  # noqa: PTH208 - pathlib's is for blocking code
+    for _ in range(2):
+        async with images.reading(A) as image:
+            branch = await yard.thawed(image)
+        assert await inside(branch, "said = kept") == "since before"
+        await branch.end()
+    await container.end()
+
+
 async def test_an_image_that_is_gone_or_no_image_is_a_session_error(yard: Yard, tmp_path: Path) -> None:
     with pytest.raises(SessionError, match="no container came up"):
         await yard.thawed(tmp_path / "nothing")
@@ -148,7 +163,7 @@ async def test_an_image_that_is_gone_or_no_image_is_a_session_error(yard: Yard, 
 
 
 async def test_images_do_not_count_as_the_containers_memory(yard: Yard) -> None:
-    if "memory" in unlimited():
+    if "memory" in unlimited_here():
         pytest.skip("this host has no control group that counts memory")
     container = await running(yard)
     await inside(container, "import builtins\nbuiltins.kept = bytearray(b'x' * (30 << 20))")

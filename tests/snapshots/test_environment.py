@@ -184,7 +184,7 @@ async def test_bad_requests_are_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no snapshot's id"):
         await stage.opened(SnapshotId("../../etc/passwd"))
     other = Task(template=COUNT, split=Split.TRAIN, index=3)
-    with pytest.raises(ConfigError, match=rf"snapshot {kept} is of counter/count#2, not of counter/count#3"):
+    with pytest.raises(ConfigError, match=rf"snapshot {kept} is of scripted/count#2, not of scripted/count#3"):
         await stage.environment.open(other, start=FromSnapshot(id=kept))
     seen = stage.shelf.get(kept).seen
     with pytest.raises(ConfigError, match="recorded state"):

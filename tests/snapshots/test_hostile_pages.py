@@ -10,10 +10,10 @@ from cairn.envs.chromium.browser import Browser, contained_command
 from cairn.envs.chromium.discovery import BrowserBinary, Channel
 from cairn.envs.chromium.page import Page
 from cairn.errors import SessionError
-from cairn.snapshots.containers.cgroups import members
+from cairn.snapshots.containers.cgroups import members, unlimited_here
 from cairn.snapshots.containers.container import Container
 from cairn.snapshots.containers.yard import PREFIX, Limits, Yard
-from snapshots.confined import Listeners, unlimited, yard_of
+from snapshots.confined import Listeners, yard_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket, pytest.mark.timeout(300)]
 MEGABYTE = 1 << 20
@@ -98,7 +98,7 @@ async def test_a_page_reads_no_file_of_the_host(yard: Yard, tmp_path: Path, monk
 
 
 async def test_a_page_that_takes_all_memory_is_a_session_error_and_others_live_on(yard: Yard) -> None:
-    if "memory" in unlimited():
+    if "memory" in unlimited_here():
         pytest.skip("this host has no control group that limits memory")
     async with page_in(yard) as (neighbour, _):
         with pytest.raises(SessionError, match=r"the page crashed|ended"):
@@ -110,7 +110,7 @@ async def test_a_page_that_takes_all_memory_is_a_session_error_and_others_live_o
 
 
 async def test_a_page_that_starts_workers_without_end_stays_within_the_limit(yard: Yard) -> None:
-    if "pids" in unlimited():
+    if "pids" in unlimited_here():
         pytest.skip("this host has no control group that limits processes")
     async with page_in(yard) as (neighbour, _):
         try:

@@ -1,7 +1,9 @@
 """Images of containers: whole or not at all, checked, and moved to disk when memory runs short."""
 
 import asyncio
+import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +189,17 @@ async def test_what_a_dead_process_had_not_finished_is_removed_and_never_taken_f
     assert in_memory(tmp_path) == {"a", going_on.name}
     assert list((tmp_path / "disk").iterdir()) == []
     assert list(kept.kept()) == [A]
+
+
+async def test_an_image_with_a_socket_comes_back_from_disk(tmp_path: Path) -> None:
+    kept = images(tmp_path, budget=0)
+    async with kept.writing(A) as image:
+        (image / "files").mkdir(parents=True)
+        (image / "files" / "pages").write_bytes(b"a")
+        (image / "files" / "link").symlink_to("nowhere")
+        os.mknod(image / "files" / "socket", stat.S_IFSOCK | 0o600)
+    assert in_memory(tmp_path) == set()
+    assert await content(images(tmp_path), A) == b"a"
 
 
 async def test_a_disk_that_takes_nothing_leaves_images_in_memory(tmp_path: Path) -> None:

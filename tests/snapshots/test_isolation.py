@@ -10,10 +10,10 @@ import pytest
 
 from cairn.scratch import mark
 from cairn.snapshot_ports import Container, ContainerYard
-from cairn.snapshots.containers.cgroups import ROOT
+from cairn.snapshots.containers.cgroups import ROOT, unlimited_here
 from cairn.snapshots.containers.podman import PodmanYard
 from cairn.snapshots.containers.yard import PREFIX, Limits
-from snapshots.confined import Listeners, inside, podman_yard_of, unlimited, yard_of
+from snapshots.confined import Listeners, inside, podman_yard_of, yard_of
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(240)]
 MEGABYTE = 1 << 20
@@ -34,7 +34,7 @@ def listeners() -> Iterator[Listeners]:
 
 
 def skip_unless_limited(controller: str) -> None:
-    if controller in unlimited():
+    if controller in unlimited_here():
         pytest.skip(f"this host has no control group that limits {controller}")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -160,7 +161,14 @@ asyncio.run(main())
 
 async def owner_of_containers(memory: Path, site: Path) -> tuple[asyncio.subprocess.Process, str, list[int]]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", OWNER, str(memory), str(site), stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        OWNER,
+        str(memory),
+        str(site),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell may ignore it
     )
     assert process.stdout is not None
     owner, *pids = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().split()
@@ -178,17 +186,20 @@ async def eventually_gone(pids: list[int]) -> bool:
 
 @pytest.mark.enable_socket
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("supervisors", ["live on", "are killed first"])
-async def test_nothing_is_left_of_containers_whose_owner_was_killed(
-    memory_folder: Path, tmp_path: Path, supervisors: str
+@pytest.mark.parametrize(
+    ("supervisors", "end"),
+    [("live on", signal.SIGKILL), ("are killed first", signal.SIGKILL), ("live on", signal.SIGINT)],
+)
+async def test_nothing_is_left_of_containers_whose_owner_was_ended(
+    memory_folder: Path, tmp_path: Path, supervisors: str, end: signal.Signals
 ) -> None:
     process, owner, pids = await owner_of_containers(memory_folder, tmp_path)
     if supervisors == "are killed first":
         for child in psutil.Process(process.pid).children(recursive=True):
             if any("container.sh" in word for word in child.cmdline()):  # the supervising shells, and those they made
                 child.kill()
-    process.kill()
-    await process.wait()
+    process.send_signal(end)
+    await asyncio.wait_for(process.wait(), 60)
     if supervisors == "live on":
         assert await eventually_gone(pids)
     found = [left for left in leftovers(places=(memory_folder,)) if left.owner == owner]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from cairn.codecs.pixel import PixelCodec
 from cairn.codecs.text import TextCodec
@@ -41,16 +42,12 @@ def build_body(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Pa
         case "smollm2":
             return _language(options, saved or ensure_smollm2())
         case "path":
-            if options.path is None:
-                raise ConfigError('policy.model = "path" needs policy.path, a Hugging Face directory')
-            return _language(options, saved or Path(options.path))
+            return _language(options, saved or Path(options.path or ""))
 
 
 def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path | None) -> Body:
-    if options.codec != "pixel":
-        raise ConfigError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{options.codec}"')
     register()
-    model = _new_pixel(seed) if saved is None else PixelForCausalLM.from_pretrained(saved)
+    model = _new_pixel(seed) if saved is None else _saved_pixel(saved)
     shape = model.config
     codec = PixelCodec(
         vocabulary=shape.vocabulary,
@@ -77,6 +74,13 @@ def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path |
         engine_type=_engine_type(options, policy),
         save_processor=save_processor,
     )
+
+
+def _saved_pixel(path: Path) -> PixelForCausalLM:
+    try:
+        return PixelForCausalLM.from_pretrained(path)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"the policy in {path} is damaged: {error}") from error
 
 
 def _verbs(names: Sequence[str] | None) -> frozenset[Verb] | None:

@@ -56,11 +56,14 @@ def _browser() -> Finding:
     except CairnError as error:
         return Finding(what="browser", ok=False, needed=True, detail="none", fix=str(error))
     slow = found.channel is not Channel.SHELL
+    told = _version_of(found.path)
+    if "Chrom" not in told:
+        return Finding(what="browser", ok=False, needed=True, detail=told, fix=f"{found.path} is no Chromium or Chrome")
     return Finding(
         what="browser",
         ok=True,
         needed=True,
-        detail=f"{_version_of(found.path)} ({found.channel})",
+        detail=f"{told} ({found.channel})",
         fix="apt-get install chromium-headless-shell draws frames several times faster" if slow else "",
     )
 

@@ -13,9 +13,13 @@ from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.task import Template
 from cairn.envs.chromium.discovery import find_browser
 from cairn.envs.chromium.pool import PoolLimits
+from cairn.envs.miniwob.contained import MiniwobContainers
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
+from cairn.envs.states.contained import StatesContainers
+from cairn.envs.states.environment import StatesEnvironment
 from cairn.errors import ConfigError
 from cairn.ports import BlobStore, Environment
+from cairn.snapshot_ports import Contained
 from cairn.testing.calibration_check import NamedCodec
 from cairn.testing.environment_check import check_environment
 from cairn.testing.environment_report import EnvironmentReport, Result
@@ -23,7 +27,7 @@ from cairn.testing.memory import MemoryBlobs
 from cairn.testing.scripted import ScriptedEnvironment
 from cairn.testing.template_checks import CheckOptions
 
-NAMES = ("miniwob", "scripted")
+NAMES = ("miniwob", "states", "scripted")
 
 
 def build_environment(options: EnvironmentOptions, *, blobs: BlobStore) -> Environment:
@@ -38,13 +42,30 @@ def build_environment(options: EnvironmentOptions, *, blobs: BlobStore) -> Envir
                     executable=_executable(options),
                 ),
             )
+        case "states":
+            return StatesEnvironment(
+                blobs=blobs,
+                limits=PoolLimits(browsers=options.browsers, pages_per_browser=options.pages_per_browser),
+                executable=_executable(options),
+            )
         case "scripted":
             return ScriptedEnvironment(blobs=blobs)
 
 
+def build_containers(name: str, *, blobs: BlobStore) -> Contained | None:
+    """How the environment works in containers; None where it cannot."""
+    match name:
+        case "miniwob":
+            return MiniwobContainers(blobs=blobs)
+        case "states":
+            return StatesContainers(blobs=blobs)
+        case _:
+            return None
+
+
 def require_browser(options: EnvironmentOptions) -> None:
     """Raise a `SetupError`, with the fix, where the environment needs a browser and there is none."""
-    if options.name == "miniwob":
+    if options.name in {"miniwob", "states"}:
         find_browser(executable=_executable(options))
 
 
@@ -76,6 +97,7 @@ class Description:
 
 _SUMMARIES = {
     "miniwob": "MiniWoB++: small web pages with a goal, in headless Chromium",
+    "states": "one page for each property of a live page: what does a saved state keep?",
     "scripted": "pages that are plain Python, for tests and for trying the machinery",
 }
 

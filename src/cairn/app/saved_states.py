@@ -1,20 +1,28 @@
 """Snapshots outside of a run: saved, opened, listed and removed, for the command line."""
 
 import asyncio
+import tempfile
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.app.environments import build_environment, choose_templates, environment_named, owner_of, require_browser
-from cairn.app.snapshots import with_snapshots
+from cairn.app.environments import (
+    build_containers,
+    build_environment,
+    choose_templates,
+    environment_named,
+    owner_of,
+    require_browser,
+)
+from cairn.app.snapshots import survey, with_snapshots
 from cairn.config import EnvironmentOptions, SnapshotOptions
 from cairn.data.ids import ImageId, SnapshotId
 from cairn.data.observation import Observation
-from cairn.data.snapshot import Snapshot
+from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import FromSnapshot, Root, Split, Task
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, SetupError
 from cairn.ports import Environment, EventSink, ExpertSession
 from cairn.rollout.unwrap import one_error
 from cairn.snapshots.containers.images import Images
@@ -25,8 +33,11 @@ from cairn.snapshots.sessions import SavableSession
 from cairn.snapshots.shelf import Shelf
 from cairn.store.blobs import BlobFolder
 from cairn.store.events import FanOut
+from cairn.testing.fidelity_report import Cycle, FidelityReport
+from cairn.testing.memory import MemoryBlobs
+from cairn.testing.snapshot_fidelity import FidelityOptions, check_fidelity
 
-STORES = ("auto", "criu", "native", "replay")
+STORES = ("auto", *StoreKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +158,62 @@ def task_named(environment: Environment, name: str, *, index: int = 0, split: Sp
     return Task(template=choose_templates(environment, [name])[0], split=split, index=index)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """Which states of which tasks to save, open, compare and play on from."""
+
+    environment: str
+    tasks: Sequence[str]  # none: all that an expert solves
+    seeds: int  # training tasks of each, with a state saved at a random step of each
+    seed: int  # of those steps
+
+
+async def stores_to_verify(name: str, wanted: Sequence[str]) -> tuple[Sequence[StoreKind], Sequence[str]]:
+    """The wanted stores, or all that work with the environment here; and of those that do not, why."""
+    environment = environment_named(name)
+    unknown = set(wanted) - set(StoreKind)
+    if unknown:
+        raise ConfigError(f"there is no snapshot store {min(unknown)!r}: choose {', '.join(StoreKind)}")
+    kinds = [kind for kind in StoreKind if not wanted or kind in wanted]
+    contained = build_containers(name, blobs=MemoryBlobs()) is not None
+    reports = await survey(environment, contained=contained, kinds=kinds)
+    broken = [
+        f"not {report.kind}: {report.usable.reason}; {report.usable.fix}" for report in reports if report.usable.reason
+    ]
+    if wanted and broken:
+        raise SetupError(broken[0])
+    return [report.kind for report in reports if report.usable.ok], broken
+
+
+async def verify(request: VerifyRequest, store: StoreKind, *, progress: Callable[[Cycle], None]) -> FidelityReport:
+    """What one store, alone, keeps of them."""
+    with tempfile.TemporaryDirectory(prefix="cairn-verify-") as name:
+        home = Home(folder=Path(name))
+        try:
+            async with saved_environment(
+                request.environment, folder=home.folder, store=store, places=4, fallback=False
+            ) as environment:
+                options = FidelityOptions(
+                    templates=choose_templates(environment, request.tasks) if request.tasks else None,
+                    indices=tuple(range(request.seeds)),
+                    seed=request.seed,
+                )
+                return await check_fidelity(
+                    environment, store=store, options=options, progress=progress, forget=environment.release
+                )
+        finally:
+            home.raze()
+
+
 @asynccontextmanager
 async def saved_environment(
-    name: str, *, folder: Path, store: str = "auto", places: int = 1, events: EventSink | None = None
+    name: str,
+    *,
+    folder: Path,
+    store: str = "auto",
+    places: int = 1,
+    events: EventSink | None = None,
+    fallback: bool = True,
 ) -> AsyncGenerator[SnapshotEnvironment]:
     """An environment whose sessions, up to `places` at once, can be saved to a folder and opened from it again."""
     environment_named(name)  # says what is wrong
@@ -163,5 +227,7 @@ async def saved_environment(
     blobs = BlobFolder(home.blobs)
     environment = build_environment(options, blobs=blobs)
     wanted = SnapshotOptions.model_validate({"store": store})
-    async with with_snapshots(environment, wanted, home=home, blobs=blobs, events=events or FanOut([])) as saved:
+    async with with_snapshots(
+        environment, wanted, home=home, blobs=blobs, events=events or FanOut([]), fallback=fallback
+    ) as saved:
         yield saved

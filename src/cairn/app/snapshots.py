@@ -2,27 +2,30 @@
 
 import contextlib
 import shutil
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from cairn.app.environments import build_containers
 from cairn.config import SnapshotOptions
 from cairn.data import ledger as ledgers
 from cairn.data.ids import TemplateId
 from cairn.data.ledger import Ledger, Quantity
 from cairn.data.snapshot import StoreKind
-from cairn.envs.miniwob.contained import MiniwobContainers
 from cairn.errors import SetupError
 from cairn.ports import BlobStore, Environment, Event, EventSink
 from cairn.scratch import make_root
 from cairn.snapshot_ports import Contained, PortableEnvironment, SnapshotStore
 from cairn.snapshots.containers.images import Images
-from cairn.snapshots.containers.probe import MEMORY, Usable, proved
+from cairn.snapshots.containers.podman import PodmanYard
+from cairn.snapshots.containers.probe import MEMORY, podman_proved, proved
+from cairn.snapshots.containers.usable import Usable
 from cairn.snapshots.containers.yard import Yard
 from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
 from cairn.snapshots.native import NativeStore
+from cairn.snapshots.podman import PodmanStore
 from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.shelf import Shelf
 
@@ -35,22 +38,35 @@ class StoreReport:
 
     kind: StoreKind
     usable: Usable
+    leaves_out: str = ""  # what is lost without a word, so that nobody chooses it who does not say so
 
 
-async def survey(environment: Environment | None = None, *, contained: bool = True) -> tuple[StoreReport, ...]:
-    """Every store, best first, with what keeps it from working here (or with that environment)."""
-    criu = await proved() if contained else Usable(reason="this environment cannot work in containers", fix=_CONTAINED)
-    portable = environment is None or isinstance(environment, PortableEnvironment)
-    native = Usable() if portable else Usable(reason="this environment exports no states", fix=_PORTABLE)
-    return (
-        StoreReport(kind=StoreKind.CRIU, usable=criu),
-        StoreReport(kind=StoreKind.NATIVE, usable=native),
-        StoreReport(kind=StoreKind.REPLAY, usable=Usable()),
-    )
+async def survey(
+    environment: Environment | None = None, *, contained: bool = True, kinds: Sequence[StoreKind] = tuple(StoreKind)
+) -> tuple[StoreReport, ...]:
+    """Those stores, best first, with what keeps each from working here (or with that environment)."""
+    return tuple([await _report(kind, environment, contained=contained) for kind in kinds])
+
+
+async def _report(kind: StoreKind, environment: Environment | None, *, contained: bool) -> StoreReport:
+    match kind:
+        case StoreKind.CRIU | StoreKind.PODMAN if not contained:
+            return StoreReport(kind=kind, usable=Usable(reason="this environment knows no containers", fix=_CONTAINED))
+        case StoreKind.CRIU:
+            return StoreReport(kind=kind, usable=await proved())
+        case StoreKind.PODMAN:
+            return StoreReport(kind=kind, usable=await podman_proved())
+        case StoreKind.NATIVE if environment is not None:
+            if not isinstance(environment, PortableEnvironment):
+                return StoreReport(kind=kind, usable=Usable(reason="this environment exports no states", fix=_PORTABLE))
+            return StoreReport(kind=kind, usable=Usable(), leaves_out=", ".join(environment.uncovered))
+        case _:
+            return StoreReport(kind=kind, usable=Usable())
 
 
 _CONTAINED = "implement `Contained` for it (docs/snapshots.md)"
 _PORTABLE = "implement `PortableEnvironment` for it (docs/snapshots.md)"
+_IN_CONTAINERS = frozenset({StoreKind.CRIU, StoreKind.PODMAN})  # neither opens what the other one saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,38 +77,61 @@ class Choice:
     why: str
 
 
-def choose(wanted: str, reports: Sequence[StoreReport]) -> Choice:
-    """The wanted store, or for `auto` the first usable one, with the usable ones below it for fallback.
+async def choose(wanted: str, report: Callable[[StoreKind], Awaitable[StoreReport]]) -> Choice:
+    """The wanted store, or for `auto` the first usable one, with those below it that leave nothing out.
 
     Raises `SetupError`, with the fix, where the wanted one cannot be used.
     """
     if wanted != "auto":
-        report = next(report for report in reports if report.kind == wanted)
-        if not report.usable.ok:
-            raise SetupError(f"the snapshot store {wanted} cannot be used: {report.usable.reason}; {report.usable.fix}")
-    usable = [report.kind for report in reports if report.usable.ok]
-    chosen = usable[0] if wanted == "auto" else StoreKind(wanted)
-    passed = [report for report in reports[: [r.kind for r in reports].index(chosen)] if not report.usable.ok]
-    why = "; ".join(f"not {report.kind}: {report.usable.reason}" for report in passed) or "the most exact one"
-    return Choice(kinds=tuple(usable[usable.index(chosen) :]), why=why if wanted == "auto" else "as asked")
+        found = await report(StoreKind(wanted))
+        if not found.usable.ok:
+            trouble = f"{found.usable.reason}; {found.usable.fix}"
+            raise SetupError(f"the snapshot store {wanted} cannot be used: {trouble}")
+        return Choice(kinds=(found.kind, *await _below(found.kind, report)), why="as asked")
+    passed: list[str] = []
+    for kind in StoreKind:
+        found = await report(kind)
+        trouble = found.usable.reason or (found.leaves_out and f"it leaves out {found.leaves_out}")
+        if not trouble:
+            why = "; ".join(passed) or "the most exact one"
+            return Choice(kinds=(kind, *await _below(kind, report)), why=why)
+        passed.append(f"not {kind}: {trouble}")
+    raise SetupError(f"no snapshot store can be used: {'; '.join(passed)}")
+
+
+async def _below(kind: StoreKind, report: Callable[[StoreKind], Awaitable[StoreReport]]) -> list[StoreKind]:
+    lower = list(StoreKind)[list(StoreKind).index(kind) + 1 :]
+    found = [await report(below) for below in lower if below not in _IN_CONTAINERS]
+    return [one.kind for one in found if one.usable.ok and not one.leaves_out]
 
 
 @asynccontextmanager
 async def with_snapshots(
-    environment: Environment, options: SnapshotOptions, *, home: Home, blobs: BlobStore, events: EventSink
+    environment: Environment,
+    options: SnapshotOptions,
+    *,
+    home: Home,
+    blobs: BlobStore,
+    events: EventSink,
+    fallback: bool = True,
 ) -> AsyncGenerator[SnapshotEnvironment]:
-    """The environment with sessions that can be saved; what was opened for it is closed in the end."""
-    containers = _containers(environment.name, blobs)
-    wanted = options.store
-    needs_proof = wanted in {"auto", StoreKind.CRIU} and containers is not None
-    reports = await survey(environment, contained=needs_proof)
-    choice = choose(wanted, reports)
-    events.emit(Event(kind="snapshot_store", fields={"store": choice.kinds[0], "why": choice.why}))
+    """The environment with sessions that can be saved; what was opened for it is closed in the end.
+
+    Without `fallback` the chosen store stands alone, to be judged or measured.
+    """
+    containers = build_containers(environment.name, blobs=blobs)
+
+    async def report(kind: StoreKind) -> StoreReport:
+        return (await survey(environment, contained=containers is not None, kinds=[kind]))[0]
+
+    choice = await choose(options.store, report)
+    kinds = choice.kinds if fallback else choice.kinds[:1]
+    events.emit(Event(kind="snapshot_store", fields={"store": kinds[0], "why": choice.why}))
     with contextlib.ExitStack() as stack:
         places = _Places(home=home, containers=containers, budget=int(options.memory_gb * _GIGABYTE), stack=stack)
         saved = SnapshotEnvironment(
             environment,
-            stores=[_store(kind, environment, places) for kind in choice.kinds],
+            stores=[_store(kind, environment, places) for kind in kinds],
             shelf=Shelf(home.shelf),
             blobs=blobs,
             events=events,
@@ -121,22 +160,19 @@ class _Places:
 
 def _store(kind: StoreKind, environment: Environment, places: _Places) -> SnapshotStore:
     home, containers = places.home, places.containers
-    if kind is StoreKind.CRIU and containers is not None:
+    if kind in _IN_CONTAINERS and containers is not None:
         home.claim()
         root = make_root(MEMORY)
         places.stack.callback(shutil.rmtree, root, ignore_errors=True)
-        return CriuStore(
-            containers,
-            yard=Yard(folder=root / "yard", command=containers.command, site=containers.site),
-            images=Images(memory=home.memory, disk=home.disk, budget=places.budget),
-        )
+        images = Images(memory=home.memory, disk=home.disk, budget=places.budget)
+        if kind is StoreKind.PODMAN:
+            by_podman = PodmanYard(folder=root / "yard", command=containers.command, site=containers.site)
+            return PodmanStore(containers, yard=by_podman, images=images)
+        yard = Yard(folder=root / "yard", command=containers.command, site=containers.site)
+        return CriuStore(containers, yard=yard, images=images)
     if kind is StoreKind.NATIVE and isinstance(environment, PortableEnvironment):
         return NativeStore(environment, folder=home.states)
     return ReplayStore(environment)
-
-
-def _containers(name: str, blobs: BlobStore) -> Contained | None:
-    return MiniwobContainers(blobs=blobs) if name == "miniwob" else None
 
 
 class SnapshotCounts:

@@ -73,13 +73,15 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
 
 
 def _demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrations:
+    shown = config.demonstrations.per_template
     return Demonstrations(
         runner=runner,
         store=parts.run.trajectories,
         codec=parts.brain.codec,
         events=parts.events,
-        templates=parts.templates,
-        per_template=config.demonstrations.per_template,
+        templates=[t for t in parts.templates if parts.environment.has_expert(t)],
+        without=[t for t in parts.templates if not parts.environment.has_expert(t)] if shown else (),
+        per_template=shown,
         batch_size=config.imitation.batch_size,
         answers=config.imitation.answers_per_turn,
         seed=config.seed,

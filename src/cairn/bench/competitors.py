@@ -129,7 +129,8 @@ class Competitor:
         except OSError as error:
             raise SessionError(f"{self._name}: the worker is gone: {error}") from error
         if not line:
-            raise SessionError(f"{self._name}: the worker ended before it answered {request['op']!r}")
+            hint = "has its Python the packages that scripts/bench-setup installs?"
+            raise SessionError(f"{self._name}: the worker ended before it answered {request['op']!r}; {hint}")
         answer = cast("Mapping[str, str]", json.loads(line))
         if "error" in answer:
             raise SessionError(f"{self._name}: {answer['error']}")

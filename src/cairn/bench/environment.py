@@ -72,7 +72,7 @@ async def bench_environment(
 
 def _settings(options: EnvBenchOptions) -> list[tuple[Contender, int]]:
     """Cairn with one session stands between its competitors; the rest of the sessions follow."""
-    first = [(Contender.CAIRN, 1)] if 1 in options.sessions else []
+    first = [(Contender.CAIRN, 1)]  # what all others are compared with
     others = [
         (contender, sessions)
         for contender in options.against
@@ -84,7 +84,9 @@ def _settings(options: EnvBenchOptions) -> list[tuple[Contender, int]]:
 def _environment(options: EnvBenchOptions, sessions: int) -> MiniwobEnvironment:
     browsers = min(options.browsers, sessions)
     limits = PoolLimits(browsers=browsers, pages_per_browser=-(-sessions // browsers))
-    return MiniwobEnvironment(blobs=_Eye(), options=MiniwobOptions(limits=limits))
+    named = os.environ.get("CAIRN_BROWSER")
+    executable = Path(named) if named else None
+    return MiniwobEnvironment(blobs=_Eye(), options=MiniwobOptions(limits=limits, executable=executable))
 
 
 async def _record(options: EnvBenchOptions) -> tuple[Trace, ...]:

@@ -53,6 +53,9 @@ async def measure_experts(
         for template in environment.templates
         if environment.has_expert(template) and (tasks is None or template.id.partition("/")[2] in tasks)
     ]
+    unknown = set(tasks or ()) - {template.id.partition("/")[2] for template in templates}
+    if unknown:
+        raise ConfigError(f"{environment.name} has no expert for {', '.join(sorted(unknown))}")
     places = asyncio.Semaphore(environment.capacity)
     scores: dict[str, ExpertScore] = {}
 

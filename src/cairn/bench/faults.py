@@ -141,7 +141,7 @@ def kill_browsers(
     """Train for `minutes`, and kill -9 a random browser about every `every` seconds until the run ends."""
     dice = random.Random(seed)  # noqa: S311 - no secret
     kills = 0
-    with tempfile.TemporaryDirectory(prefix="cairn-faults-") as name:
+    with tempfile.TemporaryDirectory(prefix="cairn-faults-", ignore_cleanup_errors=True) as name:
         trainee = Trainee(Path(name), recipe="quickstart", settings=(*_SHORT, f"reinforcement.minutes={minutes}"))
         with trainee.started() as process:
             while _lives_on(process, dice.uniform(0.5, 1.5) * every):
@@ -187,7 +187,7 @@ def kill_trainer(
     dice = random.Random(seed)  # noqa: S311 - no secret
     before: Counter[tuple[str, int, int]] = Counter()
     vanished = done = 0
-    with tempfile.TemporaryDirectory(prefix="cairn-faults-") as name:
+    with tempfile.TemporaryDirectory(prefix="cairn-faults-", ignore_cleanup_errors=True) as name:
         trainee = Trainee(Path(name), recipe="quickstart", settings=settings)
         while done < kills:
             with trainee.started() as process:

@@ -89,7 +89,7 @@ async def bench_restore(
 ) -> RestoreBench:
     """Measure all stores in turn, `repetitions` times over, so that they meet the same disturbances."""
     options = options or RestoreBenchOptions()
-    reports = [report for report in await survey() if report.kind in options.stores]
+    reports = await survey(kinds=options.stores)
     kinds = [report.kind for report in reports if report.usable.ok]
     measured: list[PageCosts] = []
     for page in options.pages:
@@ -149,7 +149,7 @@ async def _at_work(
     environment = build_environment(settings, blobs=blobs)
     wanted = SnapshotOptions.model_validate({"store": kind.value})
     saved = await stack.enter_async_context(
-        with_snapshots(environment, wanted, home=home, blobs=blobs, events=_Strict())
+        with_snapshots(environment, wanted, home=home, blobs=blobs, events=_Strict(), fallback=False)
     )
     template = choose_templates(saved, [page.task])[0]
     task = Task(template=template, split=Split.TRAIN, index=page.index)

@@ -18,6 +18,7 @@ from cairn.config import RunConfig
 from cairn.data.ids import GroupId, PolicyVersion
 from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task, Template
 from cairn.data.trajectory import Completion, Prompt, Trajectory
+from cairn.errors import SessionError
 from cairn.models.loading import configure_threads
 from cairn.ports import BlobStore, Engine, Event, Sampling, SessionFactory
 from cairn.rollout.clock import LoopClock
@@ -118,6 +119,8 @@ async def bench_rollout(
         for concurrent in options.concurrency:
             progress(f"{concurrent} concurrent episodes")
             paces.append(await _pace(concurrent, brain=brain, counter=counter, blobs=blobs, options=options))
+        if not counter.prompts:
+            raise SessionError("no episode could be played, so there is nothing to measure: see `cairn doctor`")
         progress("shared prefill")
         prefill = await measure_prefill(
             brain.engine,

@@ -23,10 +23,10 @@ from cairn.envs.miniwob.contained import MiniwobContainers
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.errors import SessionError
 from cairn.ports import ExpertSession
-from cairn.scratch import make_root
+from cairn.scratch import UNFINISHED, make_root, mark, mark_in
 from cairn.snapshot_ports import SnapshotStore
+from cairn.snapshots.containers.cgroups import marked_groups
 from cairn.snapshots.containers.images import Images
-from cairn.snapshots.containers.leftovers import leftovers
 from cairn.snapshots.containers.yard import Limits, Yard
 from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
@@ -270,7 +270,8 @@ class Subject:
         """What no session owns any more."""
         containers = self._root / "yard" / "containers"
         found = [str(path) for path in containers.iterdir()] if containers.is_dir() else []
-        return found + [str(left.where) for left in leftovers(places=(), kept=(self._places.images,))]
+        found += [str(path) for path in self._places.images.glob(f"*{UNFINISHED}")]
+        return found + [str(group) for group in marked_groups() if mark_in(group.name) == mark()]
 
     def _note(self, cycle: Cycle) -> None:
         with self._places.journal.open("a", encoding="utf-8") as file:

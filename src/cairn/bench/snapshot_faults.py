@@ -99,7 +99,7 @@ def sabotage_snapshots(
             progress(f"{done} of {faults} faults, {killed} owners killed")
             if status > 0 or (status < 0 and not _owner_was_to_die(cycles)):
                 raise SetupError(f"the process under test ended with status {status}: {_last_words(places)}")
-        cycles = _judged(_read(places.journal))
+        cycles = _read(places.journal)
         places.journal.unlink()
         status, owner = _run(places, dice.randrange(1 << 30))
         owners.append(owner)
@@ -108,7 +108,7 @@ def sabotage_snapshots(
         return SnapshotFaults(
             seed=seed,
             seconds=time.monotonic() - begun,
-            counts=_counted(cycles),
+            counts=counted(cycles),
             owners_killed=killed,
             refused=sum(len(cycle.refused) for cycle in cycles),
             reviewed=len(review),
@@ -173,12 +173,9 @@ def _owner_was_to_die(cycles: Sequence[Cycle]) -> bool:
     return bool(cycles) and not cycles[-1].ended
 
 
-def _judged(cycles: Iterable[Cycle]) -> list[Cycle]:
-    """The last that was noted of each cycle: its end, where its process lived to see it."""
-    return list({cycle.number: cycle for cycle in cycles}.values())
-
-
-def _counted(cycles: Sequence[Cycle]) -> tuple[FaultCount, ...]:
+def counted(journal: Iterable[Cycle]) -> tuple[FaultCount, ...]:
+    """By kind. The last that was noted of a cycle counts: its end, where its process lived to see it."""
+    cycles = {cycle.number: cycle for cycle in journal}.values()
     tried = Counter(cycle.fault for cycle in cycles)
     return tuple(
         FaultCount(

@@ -115,6 +115,30 @@ def restore(
         typer.echo(restore_json(result))
 
 
+@app.command("snapshot-faults")
+def snapshot_faults(
+    *,
+    faults: Annotated[int, typer.Option(min=1, help="How many things are to go wrong.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of what goes wrong, and when.")] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Kill criu, browsers, containers and owners, fill memory and damage images while states are saved and opened.
+
+    Exit status 1 where anything leaks, a damaged image is opened, or a session is not in the state that was saved.
+
+    Example: cairn bench snapshot-faults --faults 20
+    """
+    with reported():
+        from cairn.bench.snapshot_faults import faults_json, faults_table, sabotage_snapshots
+
+        with ERR.status("spoiling") as status:
+            result = sabotage_snapshots(faults=faults, seed=seed, progress=status.update)
+        if not quiet:
+            OUT.print(faults_table(result))
+        typer.echo(faults_json(result))
+    raise typer.Exit(0 if result.ok else 1)
+
+
 @app.command()
 def differential(
     *,

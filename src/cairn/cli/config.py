@@ -1,5 +1,6 @@
 """`cairn config`: what a recipe comes to."""
 
+import tomllib
 from typing import Annotated
 
 import typer
@@ -31,7 +32,7 @@ def show(
     defaults = dict(config.leaves(config.RunConfig()))
     kept = {k: v for k, v in config.leaves(run) if not diff or defaults.get(k) != v}
     if as_json:
-        print_json(kept)
+        print_json({key: tomllib.loads(f"value = {value}")["value"] for key, value in kept.items()})
     elif diff:
         for key, value in kept.items():
             OUT.print(f"{key} = {value}   [dim]default {defaults.get(key, 'unset')}[/]", markup=True)

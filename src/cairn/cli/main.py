@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import bench, config, demo, doctor, env, seeds, snapshot, train
+from cairn.cli import bench, clean, config, demo, doctor, env, ledger, seeds, snapshot, train
 
 app = typer.Typer(
     name="cairn",
@@ -19,6 +19,8 @@ app = typer.Typer(
 app.command()(doctor.doctor)
 app.command()(train.train)
 app.command("eval")(train.evaluate)
+app.command()(ledger.ledger)
+app.command()(clean.clean)
 app.command()(seeds.seeds)
 app.add_typer(demo.app, name="demo")
 app.add_typer(config.app, name="config")

@@ -20,7 +20,7 @@ def find(recipe: str) -> Path:
     if recipe in shipped():
         return _folder() / f"{recipe}.toml"
     near = difflib.get_close_matches(recipe, shipped(), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(shipped())}"
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(shipped())}."
     raise ConfigError(f"no recipe {recipe!r}; {hint} A path ends in .toml.")
 
 

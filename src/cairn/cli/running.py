@@ -19,5 +19,6 @@ def run_async(work: Coroutine[object, object, T]) -> T:
 async def _stoppable(work: Coroutine[object, object, T]) -> T:
     task = asyncio.current_task()
     if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        for ending in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed
+            asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
     return await work

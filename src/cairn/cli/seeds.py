@@ -10,6 +10,8 @@ import typer
 from rich.table import Table
 
 from cairn.cli.console import OUT, print_json, reported
+from cairn.config import RunConfig, leaves
+from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import read
 from cairn.loop.summary import Summary, summarise, write_csv
@@ -35,7 +37,9 @@ def seeds(
         from cairn.app.pictures import draw_together
         from cairn.app.run import config_of
 
-        found = [(config_of(run).seed, read(run / PROGRESS)) for run in runs]
+        configs = [config_of(run) for run in runs]
+        _check(runs, configs)
+        found = [(config.seed, read(run / PROGRESS)) for run, config in zip(runs, configs, strict=True)]
         write_csv(out.with_suffix(".csv"), found)
         draw_together(
             [(run, progress) for run, (_, progress) in zip(runs, found, strict=True)],
@@ -50,6 +54,19 @@ def seeds(
         print_json(
             {**means, "seeds": {seed: dataclasses.asdict(s) for (seed, _), s in zip(found, summaries, strict=True)}}
         )
+
+
+def _check(runs: Sequence[Path], configs: Sequence[RunConfig]) -> None:
+    """One recipe, and no seed twice: anything else has no mean."""
+    seen: dict[int, Path] = {}
+    first = {key: value for key, value in leaves(configs[0]) if key != "seed"}
+    for run, config in zip(runs, configs, strict=True):
+        if config.seed in seen:
+            raise ConfigError(f"{seen[config.seed]} and {run} have the same seed, {config.seed}")
+        seen[config.seed] = run
+        for key, value in leaves(config):
+            if key != "seed" and first.get(key) != value:
+                raise ConfigError(f"{run} has {key} = {value}, and {runs[0]} has {first.get(key, 'it unset')}")
 
 
 def _mean(summaries: Sequence[Summary], name: str) -> float | None:

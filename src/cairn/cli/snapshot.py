@@ -24,7 +24,7 @@ def save(
     *,
     index: Annotated[int, typer.Option(min=0, help="Which of the task's training instances.")] = 0,
     steps: Annotated[int, typer.Option(min=0, help="Steps that the scripted expert takes before.")] = 0,
-    store: Annotated[str, typer.Option(help="auto, criu, native or replay.")] = "auto",
+    store: Annotated[str, typer.Option(help="auto, criu, podman, native or replay.")] = "auto",
     folder: Folder = _HERE,
 ) -> None:
     """Play to a state and save it; the last line is JSON with its id.
@@ -127,6 +127,49 @@ def rm(
             raise ConfigError("name the snapshots to remove, or say --all")
         run_async(remove(wanted, folder=folder))
     OUT.print(f"removed {len(wanted)}")
+
+
+@app.command()
+def verify(
+    environment: Annotated[str, typer.Argument(help="An environment whose experts can play on.")] = "states",
+    *,
+    store: Annotated[
+        list[str] | None, typer.Option(help="criu, podman, native or replay; repeatable. Default: all that work here.")
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option("--task", help="Only this task; repeatable.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Training instances of each task.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the steps at which states are saved.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Save states at random steps, open them, compare, and play on: what does each store keep?
+
+    The environment `states` has a page for every property of a live page. Exit status 1 where criu or podman, which
+    keep everything, did not.
+
+    Examples: cairn snapshot verify
+
+    cairn snapshot verify miniwob --store criu --task login-user --seeds 10
+    """
+    with reported():
+        from cairn.app.saved_states import VerifyRequest, stores_to_verify, verify
+        from cairn.testing.fidelity_report import fidelity_json, fidelity_matrix, fidelity_table
+
+        request = VerifyRequest(environment=environment, tasks=task or (), seeds=seeds, seed=seed)
+        kinds, left_out = run_async(stores_to_verify(environment, store or ()))
+        with ERR.status("saving and opening") as status:
+            reports = [
+                run_async(verify(request, kind, progress=lambda c: status.update(f"{c.task}: {c.fate}")))
+                for kind in kinds
+            ]
+    if not as_json:
+        for report in reports:
+            OUT.print(fidelity_table(report))
+        OUT.print(fidelity_matrix(reports))
+        for line in left_out:
+            OUT.print(line, markup=False)
+    for report in reports:
+        typer.echo(fidelity_json(report))
+    raise typer.Exit(0 if all(report.ok for report in reports if report.store in {"criu", "podman"}) else 1)
 
 
 class _Told:

@@ -126,7 +126,9 @@ def _config(recipe: str, overrides: list[str], folder: Path, *, resume: bool) ->
         raise ConfigError("a resumed run keeps its recipe: leave --set out")
     from cairn.app.run import config_of
 
-    return config_of(folder)
+    config = config_of(folder)
+    ERR.print(f"going on with the run's own recipe, {folder / 'recipe.toml'}", soft_wrap=True)
+    return config
 
 
 @contextmanager

@@ -98,6 +98,8 @@ class CairnEnv(gymnasium.Env[GymObservation, GymAction]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[GymObservation, dict[str, Any]]:
         """Open the next task; `options={"index": i}` opens the i-th of the split."""
+        if self._loop.closed:
+            raise gymnasium.error.ClosedEnvironmentError("the environment is closed: make a new one")
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(_TASKS_PER_SPLIT))
         task = Task(template=self._template, split=self._split, index=int((options or {}).get("index", drawn)))

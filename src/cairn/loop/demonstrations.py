@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cairn.data.ids import GroupId, TemplateId
 from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task, Template
 from cairn.data.trajectory import LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, SessionError
 from cairn.loop import events
 from cairn.loop.imitation import Curriculum, lessons_from
 from cairn.ports import Codec, EventSink, TrajectoryStore
@@ -25,7 +25,8 @@ class Demonstrations:
     store: TrajectoryStore
     codec: Codec
     events: EventSink
-    templates: Sequence[Template]
+    templates: Sequence[Template]  # those that an expert can show
+    without: Sequence[Template]  # those that none can
     per_template: int
     batch_size: int
     answers: int
@@ -41,7 +42,10 @@ class Demonstrations:
                 played = [tasks.create_task(self._play(plan)) for plan in missing]
         found = known | {task.result().plan.group_id: task.result() for task in played}
         groups = [found[plan.group_id] for plan in plans]  # in one order, whichever came in first or was stored before
-        self._report(groups)
+        if groups:
+            self._report(groups)
+        for template in self.without:
+            self.events.emit(events.notice(f"{template.id} has no expert: it is practised without demonstrations"))
         return Curriculum(
             lessons_from(groups, self.codec), batch_size=self.batch_size, answers=self.answers, seed=self.seed
         )
@@ -75,6 +79,7 @@ class Demonstrations:
                 break
             infrastructure = Outcome.INFRASTRUCTURE_ERROR
             lost.append(LostTrajectory(trajectory=trajectory, outcome=infrastructure, reason=trajectory.error))
+            self.events.emit(events.lost(plan, attempt=attempt, error=trajectory.error))
             groups.breaker.lost(trajectory.error)
         group = ScoredGroup(plan=plan, members=members, lost=tuple(lost))
         self.runner.record(group)
@@ -89,6 +94,9 @@ class Demonstrations:
             shown += len(solved)
             turns += sum(len(m.trajectory.turns) for m in solved)
         if not shown:
+            causes = [lost.reason for group in groups for lost in group.lost if not group.members]
+            if causes:
+                raise SessionError(f"no demonstration could be played to its end; the last attempt: {causes[-1]}")
             raise ConfigError("no expert solved anything: there are no demonstrations to imitate")
         self.events.emit(events.notice(f"{shown} demonstrations, {turns} turns"))
         for template, count in failed.items():

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from cairn.data.task import RolloutPlan
 from cairn.data.trajectory import Outcome, ScoredGroup
 from cairn.loop.progress import Measured, Phase
 from cairn.ports import Event, LearnerStep
@@ -40,6 +41,12 @@ def round_done(number: int, groups: Sequence[ScoredGroup], *, seconds: float, in
             "seconds": seconds,
         },
     )
+
+
+def lost(plan: RolloutPlan, *, attempt: int, error: str) -> Event:
+    """A demonstration was lost to a failure outside."""
+    fields = {"group": plan.group_id, "task": plan.task.id, "sibling": 0, "attempt": attempt, "error": error}
+    return Event(kind="infrastructure_error", fields=fields)
 
 
 def evaluation(measured: Measured) -> Event:

@@ -39,8 +39,6 @@ def lessons_from(groups: Iterable[ScoredGroup], codec: Codec) -> tuple[Lesson, .
                 )
                 for turn in trajectory.turns
             ]
-    if not found:
-        raise ConfigError("there is nothing to imitate: no demonstration succeeded")
     return tuple(found)
 
 
@@ -61,6 +59,8 @@ class Curriculum:
 
     def batch(self, update: int) -> Batch:
         """The batch of one update: every lesson weighs the same, and so does every token of its answers."""
+        if not self._lessons:
+            raise ConfigError("there is nothing to imitate: no demonstration succeeded")
         per_pass = len(self._lessons) // self._batch_size
         lap, place = divmod(update, per_pass)
         order = np.random.default_rng((self._seed, lap)).permutation(len(self._lessons))

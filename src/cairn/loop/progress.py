@@ -79,6 +79,6 @@ def read(path: Path) -> Progress:
     try:
         return _ADAPTER.validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist: this is no run that can be resumed") from None
+        raise ConfigError(f"{path} does not exist: nothing was trained in this run yet") from None
     except ValidationError as error:
         raise ConfigError(f"{path} is damaged: {error.errors()[0]['msg']}") from error

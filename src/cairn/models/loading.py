@@ -1,5 +1,6 @@
 """How a language model comes from a directory, and on how many threads torch computes."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+_PIXEL = "cairn_pixel"
 _WORTH_ROUNDING = 20_000_000
 """Weights from which bfloat16 pays on a CPU that has it: below, casts and calls cost more than the products."""
 
@@ -36,18 +38,27 @@ def load_language_model(path: Path) -> "PreTrainedModel":
     """
     require_model(path)
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     try:
         return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=_attention())
+    except SafetensorError as error:
+        raise ConfigError(f"the model in {path} is damaged: {error}") from error
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{path} holds no causal language model that can be loaded: {error}") from error
 
 
 def require_model(path: Path) -> None:
     """Raise a `ConfigError` where `path` cannot be the directory of a model."""
-    if not (path / "config.json").is_file():
-        raise ConfigError(f"{path} is no model directory: it has no config.json")
+    try:
+        config = json.loads((path / "config.json").read_bytes())
+    except OSError:
+        raise ConfigError(f"{path} is no model directory: it has no config.json") from None
+    except ValueError as error:
+        raise ConfigError(f"{path / 'config.json'} is damaged: {error}") from error
+    if config.get("model_type") == _PIXEL:
+        raise ConfigError(f'{path} holds a pixel policy, and policy.model = "path" reads language models alone')
 
 
 def working_type(model: "PreTrainedModel") -> "torch.dtype | None":

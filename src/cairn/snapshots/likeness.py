@@ -1,6 +1,7 @@
 """Whether a state that came back is the one that was saved."""
 
 import io
+from dataclasses import fields
 
 from PIL import Image, ImageChops
 
@@ -26,8 +27,13 @@ def unlikeness(saved: Observation, seen: Observation, *, blobs: BlobStore | None
 
 def _first_difference(saved: Observation, seen: Observation) -> str:
     for before, after in zip(saved.elements, seen.elements, strict=False):
-        if before != after:
+        if (before.role, before.label) != (after.role, after.label):
             return f"element {before.id} was {before.role} {before.label!r}, and is {after.role} {after.label!r}"
+        if before != after:
+            names = [
+                field.name for field in fields(before) if getattr(before, field.name) != getattr(after, field.name)
+            ]
+            return f"element {before.id}, {before.role} {before.label!r}, differs in its {' and '.join(names)}"
     if len(saved.elements) != len(seen.elements):
         return f"{len(saved.elements)} elements then, {len(seen.elements)} now"
     return "the elements are equal"

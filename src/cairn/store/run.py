@@ -177,7 +177,7 @@ def open_run(path: Path | str) -> Run:
     try:
         info = _INFO.validate_json((folder / "run.json").read_bytes())
         recipe = (folder / "recipe.toml").read_text(encoding="utf-8")
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigError(f"{folder} holds no run: {Path(error.filename).name} is missing") from None
     except ValidationError as error:
         raise StoreError(f"{folder / 'run.json'} is damaged: {error.errors()[0]['msg']}") from error

@@ -25,6 +25,7 @@ class Call(StrEnum):
     """The calls that are timed."""
 
     OPEN = "open"
+    SAVE = "save"
     OBSERVE = "observe"
     ACT = "act"
     EVIDENCE = "evidence"

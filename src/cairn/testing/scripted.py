@@ -23,9 +23,9 @@ from cairn.errors import ConfigError, SessionError
 from cairn.ports import BlobStore, Step
 from cairn.testing.faults import Call, Fault, strike
 
-COUNT = Template(id=TemplateId("counter/count"), max_turns=6)  # press + until the number is reached
-CHOOSE = Template(id=TemplateId("counter/choose"), max_turns=2)  # press the named button; the first press decides
-ENTER = Template(id=TemplateId("counter/enter"), max_turns=4)  # type the word, then press submit
+COUNT = Template(id=TemplateId("scripted/count"), max_turns=6)  # press + until the number is reached
+CHOOSE = Template(id=TemplateId("scripted/choose"), max_turns=2)  # press the named button; the first press decides
+ENTER = Template(id=TemplateId("scripted/enter"), max_turns=4)  # type the word, then press submit
 TEMPLATES = (COUNT, CHOOSE, ENTER)
 WORDS = ("red", "green", "blue", "black")
 
@@ -208,7 +208,7 @@ class ScriptedEnvironment:
 
     @property
     def name(self) -> str:
-        return "counter"
+        return "scripted"
 
     @property
     def templates(self) -> Sequence[Template]:

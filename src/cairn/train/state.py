@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
@@ -72,9 +73,9 @@ def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimi
         moments = load_file(found / _MOMENTS)
         steps: dict[Phase, int] = {phase: int(header["steps"][phase]) for phase in PHASES if phase in header["steps"]}
         version = int(header["version"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{found} holds no learner's checkpoint: {error}") from error
-    load_weights(found, state.model)
+        load_weights(found, state.model)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise ConfigError(f"{found} is damaged, or holds no learner's checkpoint: {error}") from error
     for phase, count in steps.items():
         prefix = f"{phase}/"
         own = {k.removeprefix(prefix): t for k, t in moments.items() if k.startswith(prefix)}

@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +48,17 @@ _FEW_PROCESSES = (
 _FREELY = ("--headless=new", "--disable-gpu-vsync", "--disable-frame-rate-limit")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What a page in the real world has: time goes by, servers on this machine answer, downloads are kept."""
+
+    downloads: Path  # the folder, as the browser sees it
+
+
+LOOPBACK_FLAGS = ("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",)
+"""Start a browser with these for pages that live `Outside`."""
+
+
 class Holder(Protocol):
     """What a browser's processes live in: a supervised process group, or a container."""
 
@@ -73,7 +85,6 @@ class Browser:
         self._process = process
         self._connection = connection
         self._clock = FrameClock()
-        self._world = files("cairn.envs.chromium").joinpath("world.js").read_text(encoding="utf-8")
 
     @classmethod
     async def start(cls, *, binary: BrowserBinary, root: Path, flags: Iterable[str] = ()) -> "Browser":
@@ -133,8 +144,11 @@ class Browser:
         """As in `Chrome/120.0`."""
         return str((await self._connection.call("Browser.getVersion"))["product"])
 
-    async def new_page(self, *, width: int, height: int, script: str = "") -> Page:
-        """A tab in a cookie jar of its own; `script` runs before any other in each of its documents."""
+    async def new_page(self, *, width: int, height: int, script: str = "", outside: Outside | None = None) -> Page:
+        """A tab in a cookie jar of its own; `script` runs before any other in each of its documents.
+
+        Unless it lives `outside`, its clock stands still between actions, chance is seeded, and it can load files only.
+        """
         on_command = self._binary.channel is Channel.SHELL
         context = (await self._connection.call("Target.createBrowserContext"))["browserContextId"]
         wanted: dict[str, object] = {
@@ -147,21 +161,31 @@ class Browser:
         target = (await self._connection.call("Target.createTarget", wanted))["targetId"]
         attached = await self._connection.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = str(attached["sessionId"])
-        page = Page(connection=self._connection, session=session, target=target, frames=self._frames(session))
-        await page.prepare(script=f"{self._world}\n{script}")
+        page = Page(
+            connection=self._connection,
+            session=session,
+            target=target,
+            frames=self._frames(session, real=outside is not None),
+        )
+        await page.prepare(script="\n".join([*_world(frozen=outside is None), script]), alone=outside is None)
+        if outside is not None:
+            kept = {"behavior": "allow", "browserContextId": context, "downloadPath": str(outside.downloads)}
+            await self._connection.call("Browser.setDownloadBehavior", kept)
         if not on_command:
             metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
             await self._connection.call("Emulation.setDeviceMetricsOverride", metrics, session=session)
         return page
 
-    def page_in(self, state: PageState) -> Page:
-        """A tab that this browser has already, as another driver left it."""
-        frames = self._frames(state.session, ticks=state.ticks)
+    def page_in(self, state: PageState, *, outside: bool = False) -> Page:
+        """A tab that this browser has already, as another driver left it; whether it lives `outside`."""
+        frames = self._frames(state.session, ticks=state.ticks, real=outside)
         return Page(connection=self._connection, session=state.session, target=state.target, frames=frames, state=state)
 
-    def _frames(self, session: str, *, ticks: float = 0.0) -> Frames:
+    def _frames(self, session: str, *, ticks: float = 0.0, real: bool) -> Frames:
         if self._binary.channel is Channel.SHELL:
-            return DrawnOnCommand(connection=self._connection, session=session, clock=self._clock, ticks=ticks)
+            return DrawnOnCommand(
+                connection=self._connection, session=session, clock=self._clock, ticks=ticks, real=real
+            )
         return DrawnFreely(connection=self._connection, session=session)
 
     async def close_page(self, page: Page) -> None:
@@ -205,11 +229,17 @@ class Browser:
         await self.end()
 
 
-def contained_command(binary: BrowserBinary) -> list[str]:
+def contained_command(binary: BrowserBinary, *, flags: Iterable[str] = ()) -> list[str]:
     """How a browser is started in a container: in as few processes as it can do with, for there they are saved."""
-    flags = [flag.replace("{scratch}", "/tmp") for flag in (*_FLAGS, *_FEW_PROCESSES)]  # noqa: S108 - inside the container
+    usual = [flag.replace("{scratch}", "/tmp") for flag in (*_FLAGS, *_FEW_PROCESSES)]  # noqa: S108 - inside the container
     on_command = _ON_COMMAND if binary.channel is Channel.SHELL else _FREELY
-    return [str(binary.path), *flags, *on_command, "--no-sandbox", "--disable-dev-shm-usage", "about:blank"]
+    return [str(binary.path), *usual, *on_command, *flags, "--no-sandbox", "--disable-dev-shm-usage", "about:blank"]
+
+
+def _world(*, frozen: bool) -> list[str]:
+    """The scripts that make a page's world, in order."""
+    names = ("clock.js", "world.js") if frozen else ("world.js",)
+    return [files("cairn.envs.chromium").joinpath(name).read_text(encoding="utf-8") for name in names]
 
 
 def _command(binary: BrowserBinary, flags: Iterable[str]) -> list[str]:

@@ -57,16 +57,21 @@ class FrameClock:
         """Go on from another clock's time where it is later: frame times never go back."""
         self._ticks = max(self._ticks, ticks)
 
-    def tick(self) -> float:
-        """The next frame's time, in ms."""
-        self._ticks += _INTERVAL_MS
+    def tick(self, *, real: bool) -> float:
+        """The next frame's time, in ms: one interval after the last, or, where time is `real`, not before now."""
+        now = asyncio.get_running_loop().time() * 1000.0 if real else 0.0
+        self._ticks = max(self._ticks + _INTERVAL_MS, now)
         return self._ticks
 
 
 class DrawnOnCommand:
     """Frames under BeginFrameControl."""
 
-    def __init__(self, *, connection: Connection, session: str, clock: FrameClock, ticks: float = 0.0) -> None:
+    def __init__(
+        self, *, connection: Connection, session: str, clock: FrameClock, ticks: float = 0.0, real: bool = False
+    ) -> None:
+        """Frames go on from `ticks`, and where the page's time is `real`, along with it."""
+        self._real = real
         self._connection = connection
         self._session = session
         self._clock = clock
@@ -78,7 +83,10 @@ class DrawnOnCommand:
 
     async def _draw(self, *, picture: bool) -> bytes:
         async with self._clock.lock:
-            parameters: dict[str, object] = {"frameTimeTicks": self._clock.tick(), "interval": _INTERVAL_MS}
+            parameters: dict[str, object] = {
+                "frameTimeTicks": self._clock.tick(real=self._real),
+                "interval": _INTERVAL_MS,
+            }
             if picture:
                 parameters["screenshot"] = _PICTURE
             reply = await self._connection.call(

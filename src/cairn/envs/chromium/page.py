@@ -33,6 +33,7 @@ class PageState:
     document: str
     pointer: tuple[float, float]
     ticks: float  # of the last frame
+    pending: tuple[tuple[str, str], ...] = ()  # requests under way, each with the document that asked
 
 
 class Page:
@@ -45,14 +46,15 @@ class Page:
         self.session = session
         self._connection = connection
         self._frames = frames
-        self._pending: dict[str, str] = {}  # the document that asked, by request
+        self._pending = {} if state is None else dict(state.pending)  # the document that asked, by request
         self._document = "" if state is None else state.document
         self.traffic = 0
         """Requests begun and ended so far."""
         self.pointer = (0.0, 0.0) if state is None else state.pointer
         """Where the mouse was last sent."""
         self._idle = asyncio.Event()
-        self._idle.set()
+        if self._document not in self._pending.values():
+            self._idle.set()
         self._load: asyncio.Future[None] | None = None
         self.broken = False
         """Something was cut short here: not to be used by another session."""
@@ -67,24 +69,28 @@ class Page:
             connection.subscribe(session, method, handler)
 
     def state(self) -> PageState:
-        """What `Browser.page_in` needs to drive this tab from elsewhere. Nothing may be under way."""
-        if self._pending or self.broken:
-            raise SessionError("the page cannot be saved: " + ("it is broken" if self.broken else "it is loading"))
+        """What `Browser.page_in` needs to drive this tab from elsewhere. No command may be under way."""
+        if self.broken:
+            raise SessionError("the page cannot be saved: it is broken")
         return PageState(
             target=self.target,
             session=self.session,
             document=self._document,
             pointer=self.pointer,
             ticks=self._frames.ticks,
+            pending=tuple(self._pending.items()),
         )
 
     def send(self, method: str, parameters: Reply | None = None) -> asyncio.Future[Reply]:
         """Send a command of this page now."""
         return self._connection.send(method, parameters, session=self.session)
 
-    async def prepare(self, *, script: str) -> None:
-        """Set the tab up once: events, focus, and the script that runs before any other in each document."""
-        blocked = [f"{scheme}://*" for scheme in ("http", "https", "ws", "wss", "ftp")]
+    async def prepare(self, *, script: str, alone: bool) -> None:
+        """Set the tab up once: events, focus, and the script that runs before any other in each document.
+
+        A page that is `alone` can load nothing but files.
+        """
+        blocked = [f"{scheme}://*" for scheme in ("http", "https", "ws", "wss", "ftp")] if alone else []
         setup = [
             self.send("Page.enable"),
             self.send("Network.enable"),

@@ -2,23 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from cairn.data.task import Task
 from cairn.envs.chromium.browser import Browser, contained_command
-from cairn.envs.chromium.discovery import BrowserBinary, Channel
+from cairn.envs.chromium.contained import BINARY, SITE, joined, read_left
 from cairn.envs.chromium.page import Page, PageState
 from cairn.envs.miniwob.pages import VIEWPORT_HEIGHT, VIEWPORT_WIDTH, html_directory, page_script, page_url
 from cairn.envs.miniwob.session import MiniwobSession, SessionState
-from cairn.errors import SessionError
 from cairn.ports import BlobStore
 from cairn.snapshot_ports import Container
 
-T = TypeVar("T")
-_PAGES = Path("/srv/site/miniwob")
-_BINARY = BrowserBinary(path=Path("/usr/lib/chromium/chromium-headless-shell"), channel=Channel.SHELL)
+_PAGES = SITE / "miniwob"
 _TAB = TypeAdapter(PageState)
 _SESSION = TypeAdapter(SessionState)
 
@@ -49,7 +45,7 @@ class MiniwobContainers:
     @property
     def command(self) -> list[str]:
         """Starts the browser in a container."""
-        return contained_command(_BINARY)
+        return contained_command(BINARY)
 
     @property
     def site(self) -> Path:
@@ -58,7 +54,7 @@ class MiniwobContainers:
 
     async def prepare(self, container: Container) -> bytes:
         """A tab in a container that has just started, ready for a task, and left."""
-        browser = await _joined(container)
+        browser = await joined(container)
         page = await browser.new_page(width=VIEWPORT_WIDTH, height=VIEWPORT_HEIGHT, script=page_script())
         state = page.state()
         await browser.detach()
@@ -66,15 +62,15 @@ class MiniwobContainers:
 
     async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedMiniwobSession:
         """A session at the task's root, in a container (or a copy of one) that was prepared."""
-        browser = await _joined(container)
-        session = self._session(container, browser, browser.page_in(_read(_TAB, prepared)), task)
+        browser = await joined(container)
+        session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared)), task)
         await session.begin(task.seed)
         return session
 
     async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedMiniwobSession:
         """A session in a copy of a container that another session has left."""
-        state = _read(_SESSION, left)
-        browser = await _joined(container)
+        state = read_left(_SESSION, left)
+        browser = await joined(container)
         session = self._session(container, browser, browser.page_in(state.page), task)
         session.resume(state)
         return session
@@ -91,17 +87,3 @@ class MiniwobContainers:
         )
         session.container, session.browser = container, browser
         return session
-
-
-async def _joined(container: Container) -> Browser:
-    client = await container.connect()
-    return await Browser.joined(
-        binary=_BINARY, holder=container, client=client, describe_end=lambda: "the container ended"
-    )
-
-
-def _read(adapter: TypeAdapter[T], data: bytes) -> T:
-    try:
-        return adapter.validate_json(data)
-    except ValidationError as error:
-        raise SessionError(f"the saved session is damaged: {error.errors()[0]['msg']}") from error

@@ -1,16 +1,9 @@
 """The MiniWoB++ pages of the installed wheel, and the scripts that Cairn runs in them.
 
 Contract of the scripted experts. The files `experts/*.js`, joined in the order of their names, define
-`window.__cairnExpert(task)`; it reads the page and returns null (it knows nothing) or one command, a plain object:
-
-    {kind: "click" | "double_click" | "right_click" | "hover", node | x, y}
-    {kind: "type", node, text}       focus, replace; on a native select: choose the option with that label
-    {kind: "key", keys: "Enter"}     {kind: "drag", node | x, y, node2 | x2, y2}
-    {kind: "scroll", node | x, y, dx, dy}   CSS px    {kind: "wait", seconds}    {kind: "answer", text}
-
-`node` is an index into `window.__cairnNodes`, where the expert put the node; x and y are CSS pixels of the 160x210
-screen. `window.__cairnIdOf(node)` is the node's number in the latest observation, or 0. `window.__cairnMemory` is an
-object that lives as long as the episode.
+`window.__cairnExpert(task)`; it reads the page and returns null or one command (`cairn.envs.chromium.commands`).
+`window.__cairnIdOf(node)` is the node's number in the latest observation, or 0. `window.__cairnMemory` is an object
+that lives as long as the episode.
 """
 
 import importlib.util
@@ -20,9 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from cairn.data.observation import Box
+from cairn.envs.chromium.observe import Screen
 from cairn.errors import SetupError
 
 WIDTH, HEIGHT = 160, 210  # the screen: the part of the page that belongs to the task, in CSS pixels
+SCREEN = Screen(width=WIDTH, height=HEIGHT)
 VIEWPORT_WIDTH, VIEWPORT_HEIGHT = 332, 214  # wide enough for jQuery's dialogs to find their place
 
 _REGISTERED = re.compile(r'id="miniwob/([a-z0-9-]+)-v\d+"')

@@ -1,34 +1,20 @@
 """One episode of a MiniWoB++ task in one tab."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from cairn.data.action import (
-    Action,
-    Answer,
-    Click,
-    DoubleClick,
-    Drag,
-    Finish,
-    Hover,
-    Key,
-    Point,
-    RightClick,
-    Scroll,
-    Target,
-    Type,
-    Wait,
-)
+from cairn.data.action import Action, Answer, Finish
 from cairn.data.action_json import dump_tagged, load_tagged
-from cairn.data.ids import ElementId, ImageId, SnapshotId
+from cairn.data.ids import ImageId, SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.trajectory import Evidence
+from cairn.envs.chromium.commands import commanded
+from cairn.envs.chromium.hand import Hand, wait_ms
+from cairn.envs.chromium.observe import digest_of
 from cairn.envs.chromium.page import Page, PageState
-from cairn.envs.miniwob.hand import Hand, wait_ms
-from cairn.envs.miniwob.observe import digest_of, elements_of, screen_of
-from cairn.envs.miniwob.pages import HEIGHT, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, WIDTH, expert_script
+from cairn.envs.miniwob.pages import SCREEN, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, expert_script
 from cairn.errors import SessionError
 from cairn.ports import BlobStore, Step
 
@@ -69,7 +55,7 @@ class MiniwobSession:
         self._blobs = blobs
         self._accessibility = accessibility
         self._give_back = give_back
-        self._hand = Hand(page)
+        self._hand = Hand(page, screen=SCREEN)
         self._goal = ""
         self._message = ""
         self._expert_ready = False
@@ -117,7 +103,7 @@ class MiniwobSession:
         picture, url, state = await self._look(picture=self._blobs is not None)
         return Observation(
             image=self._stored(picture),
-            elements=elements_of(state),
+            elements=SCREEN.elements(state),
             accessibility=await self._accessibility(self._page) if self._accessibility is not None else "",
             url=url,
             digest=digest_of(state),
@@ -178,8 +164,8 @@ class MiniwobSession:
             self._expert_ready = True
         self._asked = True
         name = json.dumps(self._task)
-        command = await self._page.evaluate(_ASK % name)
-        return None if command is None else _action_of(cast("_Command", command))
+        expert = f"window.__cairnExpert ? window.__cairnExpert({name}) : null"
+        return await commanded(self._page, expert, screen=SCREEN)
 
     async def close(self) -> None:
         """Give the tab back. Idempotent."""
@@ -226,7 +212,7 @@ class MiniwobSession:
 
     def _stored(self, picture: bytes) -> ImageId | None:
         if self._blobs is not None and picture != self._picture:
-            self._picture, self._image = picture, self._blobs.put(screen_of(picture))
+            self._picture, self._image = picture, self._blobs.put(SCREEN.cut(picture))
         return self._image
 
 
@@ -239,67 +225,3 @@ def _performed(told: bytes) -> list[tuple[Action, bool]]:
         return [(load_tagged(tagged), bool(asked)) for tagged, asked in json.loads(told)]
     except (ValueError, KeyError, TypeError) as error:
         raise SessionError(f"the saved actions are damaged: {error}") from error
-
-
-# Nodes become numbers of the latest observation where they have one, else places; all in one round trip.
-_ASK = """(() => {
-  const command = window.__cairnExpert ? window.__cairnExpert(%s) : null;
-  if (!command) return null;
-  const answer = { ...command };
-  for (const [node, x, y, id] of [['node', 'x', 'y', 'id'], ['node2', 'x2', 'y2', 'id2']]) {
-    if (answer[node] === undefined) continue;
-    const element = window.__cairnNodes[answer[node]];
-    answer[id] = __cairn.idOf(element);
-    if (!answer[id]) {
-      const place = __cairn.place(element);
-      if (!place) return null;
-      [answer[x], answer[y]] = place;
-    }
-  }
-  return answer;
-})()"""
-
-_Command = Mapping[str, str | float]
-
-
-def _action_of(command: _Command) -> Action:
-    match str(command["kind"]):
-        case "click":
-            return Click(_target(command))
-        case "double_click":
-            return DoubleClick(_target(command))
-        case "right_click":
-            return RightClick(_target(command))
-        case "hover":
-            return Hover(_target(command))
-        case "drag":
-            return Drag(_target(command), _target(command, "2"))
-        case _:
-            return _other_action_of(command)
-
-
-def _other_action_of(command: _Command) -> Action:
-    match str(command["kind"]):
-        case "type":
-            placed = "id" in command or "x" in command
-            return Type(str(command["text"]), _target(command) if placed else None)
-        case "key":
-            return Key(str(command["keys"]))
-        case "scroll":
-            placed = "id" in command or "x" in command
-            dx, dy = float(command.get("dx", 0)) / WIDTH, float(command.get("dy", 0)) / HEIGHT
-            return Scroll(_target(command) if placed else None, dx, dy)
-        case "wait":
-            return Wait(float(command["seconds"]))
-        case "answer":
-            return Answer(str(command["text"]))
-        case kind:
-            raise SessionError(f"the scripted expert gave an unknown command {kind!r}")
-
-
-def _target(command: _Command, suffix: str = "") -> Target:
-    number = int(command.get(f"id{suffix}", 0))
-    if number:
-        return ElementId(number)
-    x, y = float(command[f"x{suffix}"]) / WIDTH, float(command[f"y{suffix}"]) / HEIGHT
-    return Point(min(1.0, max(0.0, x)), min(1.0, max(0.0, y)))

@@ -20,10 +20,13 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import ClassVar
 
 PORT = 8000
+DOWNLOADS = Path("/tmp/files")
+_SLOWEST_MS = 10_000
 _LAST_CAPABILITY = 40
 _CHUNK = 1 << 20
 # inotify_init, inotify_init1, fanotify_init, io_uring_setup: what criu cannot save and Chromium can do without; clone3,
@@ -45,7 +48,21 @@ _ENOSYS, _EPERM = 38, 1
 
 
 class _Pages(http.server.SimpleHTTPRequestHandler):
+    """The site, with what was downloaded under /files/; a file that is asked for with ?slow=MS comes after so long."""
+
     protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path, _, wait = self.path.partition("?slow=")
+        if wait.isdigit():
+            time.sleep(min(int(wait), _SLOWEST_MS) / 1000)
+            self.path = path
+        super().do_GET()
+
+    def translate_path(self, path: str) -> str:
+        if path.startswith("/files/"):
+            return str(DOWNLOADS / Path(path).name)
+        return super().translate_path(path)
 
     def log_message(self, format: str, *_arguments: object) -> None:  # noqa: A002 - the base class's name
         del format

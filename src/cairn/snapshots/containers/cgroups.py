@@ -65,6 +65,13 @@ class ControlGroup:
                 time.sleep(_PAUSE)
 
 
+def unlimited_here(root: Path = ROOT) -> tuple[str, ...]:
+    """What of containers this host lets nobody limit: "memory", "pids", both, or nothing."""
+    probe = ControlGroup.make(memory=1 << 30, processes=1 << 10, root=root)
+    probe.remove()
+    return probe.unlimited
+
+
 def kill_members(folder: Path) -> None:
     """End every process of a group, those included that its processes are about to start."""
     _written(folder / "pids.max", 0)

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from cairn.errors import SessionError, SessionTimeoutError
-from cairn.scratch import OWNER_VARIABLE, mark
+from cairn.scratch import OWNER_VARIABLE, mark, remove_all
 from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.criu import Criu, DeclinedError
 from cairn.snapshots.containers.family import lives
@@ -52,7 +52,7 @@ class Container:
     ) -> "Container":
         """Run container.sh with `arguments`, and wait until process 1 is there. The folder is this container's own.
 
-        On failure nothing is left but the group.
+        On failure nothing is left.
         """
         ours, theirs = os.pipe()
         try:
@@ -72,7 +72,7 @@ class Container:
         except BaseException:
             os.close(theirs)
             await _ended(supervisor)
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(_cleared, folder, group)
             raise
         return cls(folder=folder, supervisor=supervisor, lifeline=theirs, pid=pid, group=group, criu=criu)
 
@@ -108,9 +108,7 @@ class Container:
     async def _end(self) -> None:
         os.close(self._lifeline)
         await _ended(self._supervisor)
-        # only where the supervisor was stopped by force is there anything left
-        await asyncio.to_thread(self._group.remove)
-        await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
+        await asyncio.to_thread(_cleared, self.scratch, self._group)
 
     async def _check_alive(self) -> None:
         if self._ending is not None:
@@ -196,6 +194,15 @@ async def _ended(supervisor: asyncio.subprocess.Process) -> None:
             async with asyncio.timeout(_END_SECONDS):
                 await supervisor.wait()
                 return
+
+
+def _cleared(folder: Path, group: ControlGroup) -> None:
+    """Remove what a supervisor that was stopped by force has left: processes first, for they write to the folder."""
+    group.remove()
+    deadline = time.monotonic() + _END_SECONDS
+    while folder.exists() and time.monotonic() < deadline:
+        remove_all(folder)
+        time.sleep(_PAUSE)
 
 
 def _tail(log: Path) -> str:

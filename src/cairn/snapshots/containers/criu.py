@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import SessionError, SessionTimeoutError
-from cairn.scratch import OWNER_VARIABLE, mark
+from cairn.scratch import OWNER_VARIABLE, mark, remove_all
 from cairn.snapshots.containers.cgroups import ControlGroup
 
 FOLDER_VARIABLE = "CAIRN_FOLDER"
@@ -17,6 +17,7 @@ FOLDER_VARIABLE = "CAIRN_FOLDER"
 _DUMP_SECONDS = 60.0
 _IN_FLIGHT = "In-flight connection"
 _ATTEMPTS = 5
+_PAUSE = 0.02
 _EXTERNAL = "containerNet"
 _COMMON = ("--network-lock", "skip", "--manage-cgroups=ignore", "--tcp-established", "-v1")
 
@@ -37,10 +38,6 @@ class Criu:
 
         Raises `DeclinedError` where the container is as it was; after any other error that is not certain.
         """
-        try:
-            await asyncio.to_thread(image.mkdir, parents=True)
-        except OSError as error:
-            raise DeclinedError(f"the container could not be saved to {image}: {error.strerror}") from error
         inode = _network_of(pid)
         command = [
             "nsenter", f"--mount=/proc/{supervisor}/ns/mnt", "--",
@@ -54,18 +51,22 @@ class Criu:
             "CAIRN_IMAGE": str(image),
             "CAIRN_OUTSIDE": str(group.outside / "cgroup.procs"),
         }
-        for attempt in range(1, _ATTEMPTS + 1):
+        attempt = 1
+        while True:
+            await asyncio.to_thread(_empty, image)
             # criu joins the group: an image of another group's tasks is never restored to the end
             code, said = await _run(group.joining(command), environment={**os.environ, **told})
-            if code == 0:
-                return attempt
-            log = _read(image / "dump.log")
             if code < 0:
                 raise SessionError(f"the container could not be saved: criu was ended by signal {-code} in the middle")
-            if _IN_FLIGHT not in log or attempt == _ATTEMPTS:
-                why = _errors(log) or said or f"criu gave up with status {code}"
-                raise DeclinedError(f"the container could not be saved, attempt {attempt}: {why}")
-        raise AssertionError("unreachable: the last attempt returns or raises")
+            log = _read(image / "dump.log")
+            if attempt == _ATTEMPTS or not _in_flight(code, log, image):
+                break
+            await asyncio.sleep(_PAUSE * attempt)
+            attempt += 1
+        if code:
+            why = _errors(log) or said or f"criu gave up with status {code}"
+            raise DeclinedError(f"the container could not be saved, attempt {attempt}: {why}")
+        return attempt
 
     def restore_arguments(self, *, folder: Path, image: Path, network: int) -> list[str]:
         """What container.sh runs to thaw `image` into the container at `folder`."""
@@ -74,6 +75,22 @@ class Criu:
             "--inherit-fd", f"fd[{network}]:{_EXTERNAL}", "--pidfile", str(folder / "pid.new"),
             "--action-script", str(self.hook), "-o", str(folder / "restore.log"), *_COMMON,
         ]  # fmt: skip
+
+
+def _empty(image: Path) -> None:
+    """A new folder, without what another attempt has left there."""
+    try:
+        remove_all(image)
+        image.mkdir(parents=True)
+    except OSError as error:
+        raise DeclinedError(f"the container could not be saved to {image}: {error.strerror}") from error
+
+
+def _in_flight(code: int, log: str, image: Path) -> bool:
+    """Whether something was on its way: a connection, which criu declines, or messages, which it may not thaw."""
+    if code:
+        return _IN_FLIGHT in log
+    return any(image.glob("sk-queues*.img"))
 
 
 def _network_of(pid: int) -> int:

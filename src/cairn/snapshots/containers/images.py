@@ -177,7 +177,7 @@ def _told(error: OSError | SessionError, what: str, memory: Path) -> SessionErro
     with contextlib.suppress(OSError):
         if shutil.disk_usage(memory).free < _LITTLE:
             return SessionError(f"{what}: {memory} is full; remove snapshots, or give it more room")
-    return SessionError(f"{what}: {error.strerror}") if isinstance(error, OSError) else error
+    return SessionError(f"{what}: {error.strerror or error}") if isinstance(error, OSError) else error
 
 
 def _remove(image: Path) -> None:
@@ -211,6 +211,9 @@ async def _tar(*arguments: str) -> None:
 
 
 def _seal(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_socket():  # an archive has no place for it, and criu makes it anew
+            path.unlink()
     (folder / _SUMS).write_text(json.dumps(dict(_sums(folder))), encoding="utf-8")
 
 

@@ -19,6 +19,8 @@ from cairn.snapshots.containers.network import new_network
 PREFIX = Path(os.environ.get("CAIRN_SNAPSHOTS", "/var/lib/cairn"))
 """Where scripts/setup-snapshots installs."""
 
+_CLEANING_SECONDS = 3.0  # what cannot be removed must not hold up everybody
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -82,8 +84,8 @@ class Yard:
         script, run = str(self._folder / "container.sh"), str(self._folder / "run")
         limits = self._limits
         arguments = [script, mode, str(folder), roots, str(limits.disk), run, *image, "--", *command]
-        group = ControlGroup.make(memory=limits.memory, processes=limits.processes)
         network = new_network()
+        group = ControlGroup.make(memory=limits.memory, processes=limits.processes)
         try:
             return await Container.launch(
                 folder=folder, arguments=arguments, network=network, group=group, criu=self._criu
@@ -99,7 +101,7 @@ class Yard:
             return
         if not self._rootfs.is_dir() or not self._criu.program.is_file():
             raise SetupError(f"there is no criu or no root file system in {self._prefix}: run scripts/setup-snapshots")
-        clean(leftovers())
+        clean(leftovers(), seconds=_CLEANING_SECONDS)
         try:
             self._furnish()
         except OSError as error:

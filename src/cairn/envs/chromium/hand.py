@@ -1,4 +1,4 @@
-"""Performs actions on a MiniWoB++ page as trusted input."""
+"""Performs actions on a page as trusted input. The page has `__cairn`, which knows its elements by number."""
 
 import json
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ from cairn.data.action import (
     Wait,
 )
 from cairn.envs.chromium.keys import KeyStroke, parse_chord
+from cairn.envs.chromium.observe import Screen
 from cairn.envs.chromium.page import Page
-from cairn.envs.miniwob.pages import HEIGHT, WIDTH
 
 _LONG_PRESS_MS = 1000
 _LONGEST_WAIT = 60.0
@@ -45,8 +45,9 @@ class _Place:
 class Hand:
     """Turns one action into events. What cannot be done is said in a message; a broken browser raises."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, *, screen: Screen) -> None:
         self._page = page
+        self._screen = screen
 
     async def perform(self, action: Action) -> str:
         """Do it; the answer is empty, or what the agent must be told."""
@@ -101,7 +102,7 @@ class Hand:
         place = await self._locate(target)
         if place is None:
             return _missing(target)
-        await self._page.wheel(place.x, place.y, action.dx * WIDTH, action.dy * HEIGHT)
+        await self._page.wheel(place.x, place.y, action.dx * self._screen.width, action.dy * self._screen.height)
         return _PERFORMED
 
     # ── the keyboard ──────────────────────────────────────────────────────────
@@ -152,7 +153,8 @@ class Hand:
 
     async def _locate(self, target: Target) -> _Place | None:
         if isinstance(target, Point):
-            return _Place(min(target.x * WIDTH, WIDTH - 0.5), min(target.y * HEIGHT, HEIGHT - 0.5))
+            width, height = self._screen.width, self._screen.height
+            return _Place(min(target.x * width, width - 0.5), min(target.y * height, height - 0.5))
         found = cast("tuple[float, float, str] | None", await self._page.evaluate(f"__cairn.locate({int(target)})"))
         return None if found is None else _Place(*found)
 

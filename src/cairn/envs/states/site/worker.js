@@ -1,0 +1,2 @@
+let count = 0;
+onmessage = () => postMessage(count += 1);
