@@ -1,6 +1,5 @@
 """Which properties of a live page each store keeps, and that what it does not keep is found."""
 
-import os
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,15 +14,18 @@ from cairn.envs.states.environment import PROPERTIES, StatesEnvironment
 from cairn.ports import Session
 from cairn.snapshot_ports import SnapshotStore
 from cairn.snapshots.containers.images import Images
-from cairn.snapshots.containers.yard import PREFIX, Yard
+from cairn.snapshots.containers.podman import PodmanYard
+from cairn.snapshots.containers.yard import Yard
 from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.native import NativeStore
+from cairn.snapshots.podman import PodmanStore
 from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.shelf import Shelf
 from cairn.testing.fidelity_report import Fate, FidelityReport
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.snapshot_fidelity import FidelityOptions, check_fidelity
+from snapshots.needs import needs_criu, needs_podman
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket, pytest.mark.timeout(300)]
 
@@ -53,12 +55,15 @@ async def stage(kind: str) -> AsyncGenerator[SnapshotEnvironment]:
 
 
 def store_of(kind: str, pages: StatesEnvironment, blobs: MemoryBlobs, *, memory: Path, disk: Path) -> SnapshotStore:
+    containers = StatesContainers(blobs=blobs)
+    images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
     match kind:
         case StoreKind.CRIU:
-            containers = StatesContainers(blobs=blobs)
             yard = Yard(folder=memory / "yard", command=containers.command, site=containers.site)
-            images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
             return CriuStore(containers, yard=yard, images=images)
+        case StoreKind.PODMAN:
+            yard = PodmanYard(folder=memory / "yard", command=containers.command, site=containers.site)
+            return PodmanStore(containers, yard=yard, images=images)
         case StoreKind.NATIVE:
             return NativeStore(pages, folder=disk / "native")
         case StoreKind.REPLAY:
@@ -79,10 +84,10 @@ def names_of(report: FidelityReport, fate: Fate) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="criu needs root")
-@pytest.mark.skipif(not (PREFIX / "criu").is_dir(), reason="scripts/setup-snapshots has not been run")
-async def test_an_image_of_the_container_keeps_everything() -> None:
-    report = await checked(StoreKind.CRIU, *PROPERTIES)
+@pytest.mark.parametrize("kind", [StoreKind.CRIU, StoreKind.PODMAN])
+async def test_an_image_of_the_container_keeps_everything(kind: StoreKind) -> None:
+    needs_criu() if kind is StoreKind.CRIU else needs_podman()
+    report = await checked(kind, *PROPERTIES)
     assert {(cycle.template, cycle.fate, cycle.reason) for cycle in report.cycles} == {
         (f"states/{name}", Fate.KEPT, "") for name in PROPERTIES
     }
