@@ -145,7 +145,7 @@ async def test_a_call_that_never_returns_is_given_up() -> None:
     environment = ScriptedEnvironment(faults=[Fault(call=Call.OPEN, session=BRANCH, delay=math.inf)])
     cycle = await fate(environment, replace(TO_THREE, patience_s=0.01))
     assert cycle.fate is Fate.REFUSED
-    assert cycle.reason == "SessionTimeoutError: open of counter/count#2 did not return in 0.01 s"
+    assert cycle.reason == "SessionTimeoutError: open of scripted/count#2 did not return in 0.01 s"
 
 
 async def test_saving_must_not_disturb_the_session() -> None:
@@ -203,8 +203,8 @@ async def test_one_place_is_too_few() -> None:
 
 
 async def test_a_template_without_an_expert_is_refused() -> None:
-    unknown = Template(id=TemplateId("counter/unknown"), max_turns=3)
-    with pytest.raises(ConfigError, match="counter/unknown: no expert can play on"):
+    unknown = Template(id=TemplateId("scripted/unknown"), max_turns=3)
+    with pytest.raises(ConfigError, match="scripted/unknown: no expert can play on"):
         await check_fidelity(ScriptedEnvironment(), store="memory", options=replace(THREE, templates=(unknown,)))
 
 
@@ -212,7 +212,7 @@ async def test_a_template_without_an_expert_is_refused() -> None:
 
 
 def cycle_of(name: str, fate: Fate, *, save_s: float = 0.2, open_s: float | None = 0.1) -> Cycle:
-    template = next(t for t in TEMPLATES if t.id == f"counter/{name}")
+    template = next(t for t in TEMPLATES if t.id == f"scripted/{name}")
     task = Task(template=template, split=Split.TRAIN, index=0)
     return Cycle(
         template=template.id,
@@ -246,12 +246,12 @@ def test_the_table_says_what_was_kept_why_the_rest_was_not_and_how_long_it_took(
             )
         )
     )
-    assert [line.split() for line in shown.splitlines() if line.startswith("counter/")] == [
-        ["counter/count", "1/2", "200", "100", "1/2", "astray"],
-        ["counter/enter", "0/1", "200", "-", "refused"],
+    assert [line.split() for line in shown.splitlines() if line.startswith("scripted/")] == [
+        ["scripted/count", "1/2", "200", "100", "1/2", "astray"],
+        ["scripted/enter", "0/1", "200", "-", "refused"],
     ]
-    assert "astray counter/count#0 at 1: lost" in shown
-    assert "counter by criu: 1 kept, 1 refused, 1 astray; medians: save 200 ms, open 100 ms; 3 s" in shown
+    assert "astray scripted/count#0 at 1: lost" in shown
+    assert "scripted by criu: 1 kept, 1 refused, 1 astray; medians: save 200 ms, open 100 ms; 3 s" in shown
 
 
 def test_the_matrix_has_a_row_for_each_template_and_a_column_for_each_store() -> None:
@@ -262,8 +262,8 @@ def test_the_matrix_has_a_row_for_each_template_and_a_column_for_each_store() ->
     lines = [line.split(maxsplit=2) for line in printed(fidelity_matrix(reports)).splitlines()]
     assert [[part.strip() for part in line] for line in lines] == [
         ["template", "criu", "native"],
-        ["counter/count", "kept", "-"],
-        ["counter/enter", "kept", "not kept: astray"],
+        ["scripted/count", "kept", "-"],
+        ["scripted/enter", "kept", "not kept: astray"],
     ]
 
 
