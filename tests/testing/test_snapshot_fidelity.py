@@ -226,7 +226,7 @@ def cycle_of(name: str, fate: Fate, *, save_s: float = 0.2, open_s: float | None
 
 
 def report_of(store: str, *cycles: Cycle) -> FidelityReport:
-    return FidelityReport(environment="counter", store=store, cycles=cycles, seconds=3.2)
+    return FidelityReport(environment="scripted", store=store, cycles=cycles, seconds=3.2)
 
 
 def printed(table: object) -> str:
