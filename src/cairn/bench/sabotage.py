@@ -85,7 +85,7 @@ class Saboteur:
 
     def _killing(self, strike: Strike) -> Generator[None]:
         over = threading.Event()
-        moment = self._dice.uniform(0.0, _LATEST)
+        moment = self._dice.random() ** 2 * _LATEST  # early ones more often: a save may be over soon
         running = psutil.Process().children(recursive=True)
         known = frozenset(child.pid for child in running if strike.phase is Phase.OPEN)
         thread = threading.Thread(target=_kill_once, args=(strike, moment, known, over))

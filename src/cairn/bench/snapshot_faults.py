@@ -144,6 +144,8 @@ def _campaign() -> Generator[Places]:
             raise SetupError(f"no file system could be mounted to be filled: {made.stderr.strip()}")
         yield places
     finally:
+        for path in places.memory.iterdir():  # mounts of others may hold on to the file system
+            remove_all(path)
         subprocess.run(["umount", "-l", str(places.memory)], check=False, capture_output=True)  # noqa: S603, S607
         remove_all(root)
 
@@ -201,7 +203,7 @@ def _remains(places: Places, owners: Sequence[int]) -> Remains:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         found = Remains(
-            processes=tuple(_processes_of(places.folder)),
+            processes=tuple(_processes_of(places.folder, owners)),
             groups=tuple(str(group) for group in marked_groups() if _maker(group.name) in owners),
             mounts=tuple(_mounts_of(places.folder)),
             files=tuple(_files_of(places, owners)),
@@ -216,16 +218,15 @@ def _maker(name: str) -> int:
     return int((mark_in(name) or "0").partition("-")[0])
 
 
-def _processes_of(folder: Path) -> Generator[str]:
-    """Those that were started with the folder in their command, or live on mounts that have to do with it."""
+def _processes_of(folder: Path, owners: Sequence[int]) -> Generator[str]:
+    """Those that were started with the folder in their command, or live on mounts that an owner has made."""
+    signs = [f" cairn-{owner}-".encode() for owner in owners]
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) in (os.getpid(), os.getppid()):
             continue
         with contextlib.suppress(OSError):
-            command = (process / "cmdline").read_bytes()
-            elsewhere = (process / "ns" / "mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
-            lives_there = elsewhere and str(folder).encode() in (process / "mountinfo").read_bytes()
-            if (str(folder).encode() in command or lives_there) and command:
+            command, mounts = (process / "cmdline").read_bytes(), (process / "mountinfo").read_bytes()
+            if str(folder).encode() in command or any(sign in mounts for sign in signs):
                 yield f"{process.name} {command[:100].decode(errors='replace')}"
 
 
