@@ -154,6 +154,15 @@ class SnapshotOptions(Table):
     store: Literal["none", "auto", "criu", "podman", "native", "replay"] = "none"
     """`auto` takes the most exact one that this host and the environment support, and says which; `none`: no session
     can be saved."""
+    browser: Literal["shell", "full"] = "shell"
+    """In containers: the headless shell, or the whole Chromium, whose images are larger and slower to open."""
+    container_memory_mb: int = Field(default=1024, ge=128)
+    container_disk_mb: int = Field(default=256, ge=16)
+    """Of files that a container writes, which lie in memory."""
+    container_processes: int = Field(default=512, ge=64)
+    """Threads included."""
+    podman_runtime: Literal["auto", "runc", "crun"] = "auto"
+    podman_compression: Literal["none", "zstd"] = "none"
     memory_gb: float = Field(default=2.0, gt=0)
     """Images of containers in memory; more are compressed and moved to the run's directory, the least recently used
     first."""

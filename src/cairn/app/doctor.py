@@ -14,9 +14,11 @@ from pathlib import Path
 
 import psutil
 
-from cairn.app.snapshots import survey
+from cairn.app.snapshots import StoreReport, survey
+from cairn.data.snapshot import StoreKind
 from cairn.envs.chromium.discovery import Channel, find_browser
 from cairn.errors import CairnError
+from cairn.snapshots.containers.cgroups import unlimited_here
 
 _FREE_GB = 5.0
 _MEMORY_GB = 4.0
@@ -175,11 +177,18 @@ def _snapshot_stores() -> tuple[Finding, ...]:
             what=f"snapshots: {report.kind}",
             ok=report.usable.ok,
             needed=False,
-            detail="works" if report.usable.ok else report.usable.reason,
+            detail=(f"works{_without_limits(report)}" if report.usable.ok else report.usable.reason),
             fix=report.usable.fix,
         )
         for report in asyncio.run(survey())
     )
+
+
+def _without_limits(report: StoreReport) -> str:
+    if report.kind not in {StoreKind.CRIU, StoreKind.PODMAN}:
+        return ""
+    unlimited = unlimited_here()
+    return f", but this host lets nobody limit a container's {' and '.join(unlimited)}" if unlimited else ""
 
 
 _LOOKS: tuple[Callable[[], Finding], ...] = (

@@ -11,6 +11,7 @@ from cairn.config import EnvironmentOptions
 from cairn.data.observation import Box
 from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.task import Template
+from cairn.envs.chromium.contained import FULL, SHELL
 from cairn.envs.chromium.discovery import find_browser
 from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.contained import MiniwobContainers
@@ -52,13 +53,14 @@ def build_environment(options: EnvironmentOptions, *, blobs: BlobStore) -> Envir
             return ScriptedEnvironment(blobs=blobs)
 
 
-def build_containers(name: str, *, blobs: BlobStore) -> Contained | None:
-    """How the environment works in containers; None where it cannot."""
+def build_containers(name: str, *, blobs: BlobStore, full: bool = False) -> Contained | None:
+    """How the environment works in containers, with the headless shell or `full` Chromium; None where it cannot."""
+    binary = FULL if full else SHELL
     match name:
         case "miniwob":
-            return MiniwobContainers(blobs=blobs)
+            return MiniwobContainers(blobs=blobs, binary=binary)
         case "states":
-            return StatesContainers(blobs=blobs)
+            return StatesContainers(blobs=blobs, binary=binary)
         case _:
             return None
 

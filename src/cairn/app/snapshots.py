@@ -17,10 +17,12 @@ from cairn.ports import BlobStore, Environment, Event, EventSink
 from cairn.scratch import make_root
 from cairn.snapshot_ports import Contained, PortableEnvironment, SnapshotStore
 from cairn.snapshots.containers.images import Images
-from cairn.snapshots.containers.podman import PodmanYard
+from cairn.snapshots.containers.podman import PodmanOptions, PodmanYard
+from cairn.snapshots.containers.podman_host import Runtime
+from cairn.snapshots.containers.podman_program import Compression
 from cairn.snapshots.containers.probe import MEMORY, podman_proved, proved
 from cairn.snapshots.containers.usable import Usable
-from cairn.snapshots.containers.yard import Yard
+from cairn.snapshots.containers.yard import Limits, Yard
 from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
@@ -30,6 +32,7 @@ from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.shelf import Shelf
 
 _GIGABYTE = 1 << 30
+_MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ async def with_snapshots(
 
     Without `fallback` the chosen store stands alone, to be judged or measured.
     """
-    containers = build_containers(environment.name, blobs=blobs)
+    containers = build_containers(environment.name, blobs=blobs, full=options.browser == "full")
 
     async def report(kind: StoreKind) -> StoreReport:
         return (await survey(environment, contained=containers is not None, kinds=[kind]))[0]
@@ -128,7 +131,7 @@ async def with_snapshots(
     kinds = choice.kinds if fallback else choice.kinds[:1]
     events.emit(Event(kind="snapshot_store", fields={"store": kinds[0], "why": choice.why}))
     with contextlib.ExitStack() as stack:
-        places = _Places(home=home, containers=containers, budget=int(options.memory_gb * _GIGABYTE), stack=stack)
+        places = _Places(home=home, containers=containers, options=options, stack=stack)
         saved = SnapshotEnvironment(
             environment,
             stores=[_store(kind, environment, places) for kind in kinds],
@@ -154,21 +157,30 @@ class _Places:
 
     home: Home
     containers: Contained | None
-    budget: int  # bytes of images in memory
+    options: SnapshotOptions
     stack: contextlib.ExitStack  # what goes when the stores do
 
 
 def _store(kind: StoreKind, environment: Environment, places: _Places) -> SnapshotStore:
-    home, containers = places.home, places.containers
+    home, containers, options = places.home, places.containers, places.options
     if kind in _IN_CONTAINERS and containers is not None:
         home.claim()
         root = make_root(MEMORY)
         places.stack.callback(shutil.rmtree, root, ignore_errors=True)
-        images = Images(memory=home.memory, disk=home.disk, budget=places.budget)
+        images = Images(memory=home.memory, disk=home.disk, budget=int(options.memory_gb * _GIGABYTE))
+        limits = Limits(
+            disk=options.container_disk_mb * _MEGABYTE,
+            memory=options.container_memory_mb * _MEGABYTE,
+            processes=options.container_processes,
+        )
+        command, site = containers.command, containers.site
         if kind is StoreKind.PODMAN:
-            by_podman = PodmanYard(folder=root / "yard", command=containers.command, site=containers.site)
-            return PodmanStore(containers, yard=by_podman, images=images)
-        yard = Yard(folder=root / "yard", command=containers.command, site=containers.site)
+            how = PodmanOptions(
+                runtime=Runtime(options.podman_runtime), compression=Compression(options.podman_compression)
+            )
+            owned = PodmanYard(folder=root / "yard", command=command, site=site, limits=limits, options=how)
+            return PodmanStore(containers, yard=owned, images=images)
+        yard = Yard(folder=root / "yard", command=command, site=site, limits=limits)
         return CriuStore(containers, yard=yard, images=images)
     if kind is StoreKind.NATIVE and isinstance(environment, PortableEnvironment):
         return NativeStore(environment, folder=home.states)

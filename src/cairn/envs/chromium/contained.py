@@ -15,15 +15,18 @@ T = TypeVar("T")
 SITE = Path("/srv/site")
 """Where a container has an environment's pages."""
 
-BINARY = BrowserBinary(path=Path("/usr/lib/chromium/chromium-headless-shell"), channel=Channel.SHELL)
-"""The browser of the root file system."""
+SHELL = BrowserBinary(path=Path("/usr/lib/chromium/chromium-headless-shell"), channel=Channel.SHELL)
+"""The headless shell of the root file system: three processes, so that it is saved and opened fastest."""
+
+FULL = BrowserBinary(path=Path("/usr/lib/chromium/chromium"), channel=Channel.CHROME)
+"""The whole Chromium of the root file system, for pages that need more than the shell has."""
 
 
-async def joined(container: Container) -> Browser:
+async def joined(container: Container, binary: BrowserBinary) -> Browser:
     """The browser that runs in a container. On failure the container ends."""
     client = await container.connect()
     return await Browser.joined(
-        binary=BINARY, holder=container, client=client, describe_end=lambda: "the container ended"
+        binary=binary, holder=container, client=client, describe_end=lambda: "the container ended"
     )
 
 

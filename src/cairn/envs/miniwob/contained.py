@@ -7,7 +7,8 @@ from pydantic import TypeAdapter
 
 from cairn.data.task import Task
 from cairn.envs.chromium.browser import Browser, contained_command
-from cairn.envs.chromium.contained import BINARY, SITE, joined, read_left
+from cairn.envs.chromium.contained import SHELL, SITE, joined, read_left
+from cairn.envs.chromium.discovery import BrowserBinary
 from cairn.envs.chromium.page import Page, PageState
 from cairn.envs.miniwob.pages import VIEWPORT_HEIGHT, VIEWPORT_WIDTH, html_directory, page_script, page_url
 from cairn.envs.miniwob.session import MiniwobSession, SessionState
@@ -41,11 +42,12 @@ class MiniwobContainers:
     """How containers serve MiniWoB++."""
 
     blobs: BlobStore | None
+    binary: BrowserBinary = SHELL
 
     @property
     def command(self) -> list[str]:
         """Starts the browser in a container."""
-        return contained_command(BINARY)
+        return contained_command(self.binary)
 
     @property
     def site(self) -> Path:
@@ -54,7 +56,7 @@ class MiniwobContainers:
 
     async def prepare(self, container: Container) -> bytes:
         """A tab in a container that has just started, ready for a task, and left."""
-        browser = await joined(container)
+        browser = await joined(container, self.binary)
         page = await browser.new_page(width=VIEWPORT_WIDTH, height=VIEWPORT_HEIGHT, script=page_script())
         state = page.state()
         await browser.detach()
@@ -62,7 +64,7 @@ class MiniwobContainers:
 
     async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedMiniwobSession:
         """A session at the task's root, in a container (or a copy of one) that was prepared."""
-        browser = await joined(container)
+        browser = await joined(container, self.binary)
         session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared)), task)
         await session.begin(task.seed)
         return session
@@ -70,7 +72,7 @@ class MiniwobContainers:
     async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedMiniwobSession:
         """A session in a copy of a container that another session has left."""
         state = read_left(_SESSION, left)
-        browser = await joined(container)
+        browser = await joined(container, self.binary)
         session = self._session(container, browser, browser.page_in(state.page), task)
         session.resume(state)
         return session

@@ -7,7 +7,8 @@ from pydantic import TypeAdapter
 
 from cairn.data.task import Task
 from cairn.envs.chromium.browser import LOOPBACK_FLAGS, Browser, contained_command
-from cairn.envs.chromium.contained import BINARY, joined, read_left
+from cairn.envs.chromium.contained import SHELL, joined, read_left
+from cairn.envs.chromium.discovery import BrowserBinary
 from cairn.envs.chromium.page import Page, PageState
 from cairn.envs.states.environment import property_of
 from cairn.envs.states.session import SITE, SessionState, StatesSession, new_page, page_url
@@ -42,11 +43,12 @@ class StatesContainers:
     """How containers serve the pages of states."""
 
     blobs: BlobStore | None
+    binary: BrowserBinary = SHELL
 
     @property
     def command(self) -> list[str]:
         """Starts the browser in a container."""
-        return contained_command(BINARY, flags=LOOPBACK_FLAGS)
+        return contained_command(self.binary, flags=LOOPBACK_FLAGS)
 
     @property
     def site(self) -> Path:
@@ -55,7 +57,7 @@ class StatesContainers:
 
     async def prepare(self, container: Container) -> bytes:
         """A tab in a container that has just started, ready for a task, and left."""
-        browser = await joined(container)
+        browser = await joined(container, self.binary)
         page = await new_page(browser, downloads=_DOWNLOADS)
         state = page.state()
         await browser.detach()
@@ -63,7 +65,7 @@ class StatesContainers:
 
     async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedStatesSession:
         """A session at the task's root, in a container (or a copy of one) that was prepared."""
-        browser = await joined(container)
+        browser = await joined(container, self.binary)
         session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared), outside=True), task)
         await session.begin()
         return session
@@ -71,7 +73,7 @@ class StatesContainers:
     async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedStatesSession:
         """A session in a copy of a container that another session has left."""
         state = read_left(_SESSION, left)
-        browser = await joined(container)
+        browser = await joined(container, self.binary)
         session = self._session(container, browser, browser.page_in(state.page, outside=True), task)
         session.resume(state)
         return session

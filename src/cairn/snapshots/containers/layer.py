@@ -45,6 +45,11 @@ def fingerprint(site: Path) -> str:
     return described.hexdigest()[:12]
 
 
+def fingerprint_of(command: Sequence[str]) -> str:
+    """Of the words of a command."""
+    return hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
+
+
 def _may_set_limits() -> bool:
     """Whether criu can save the processes of another user."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():

@@ -21,7 +21,7 @@ from cairn.snapshots.containers.empty_image import NAME as IMAGE
 from cairn.snapshots.containers.empty_image import write_image
 from cairn.snapshots.containers.family import adopt, lives
 from cairn.snapshots.containers.keeper import Keeper
-from cairn.snapshots.containers.layer import agent_command, copy_script, fingerprint, write_layer
+from cairn.snapshots.containers.layer import agent_command, copy_script, fingerprint, fingerprint_of, write_layer
 from cairn.snapshots.containers.leftovers import clean, leftovers
 from cairn.snapshots.containers.podman_host import (
     Runtime,
@@ -116,9 +116,10 @@ class PodmanYard:
 
     @property
     def build(self) -> str:
-        """What an image of today needs: the kernel, the root file system, the pages and the runtime."""
+        """What an image of today needs: the kernel, root file system, pages, how the browser is started, runtime."""
         version = (self._prefix / "rootfs" / "VERSION").read_text(encoding="ascii").strip()
-        return " ".join([platform.release(), version, fingerprint(self._site), str(self._runtime)])
+        started = fingerprint_of(self._command)
+        return " ".join([platform.release(), version, fingerprint(self._site), started, str(self._runtime)])
 
     async def started(self) -> PodmanContainer:
         """A new container, whose browser has only just been started."""

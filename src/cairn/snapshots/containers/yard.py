@@ -12,7 +12,7 @@ from cairn.errors import SessionError, SetupError
 from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.container import NETWORK, Container
 from cairn.snapshots.containers.criu import Criu
-from cairn.snapshots.containers.layer import agent_command, copy_script, fingerprint, write_layer
+from cairn.snapshots.containers.layer import agent_command, copy_script, fingerprint, fingerprint_of, write_layer
 from cairn.snapshots.containers.leftovers import clean, leftovers
 from cairn.snapshots.containers.network import new_network
 
@@ -52,8 +52,8 @@ class Yard:
     @property
     def build(self) -> str:
         """What an image of today needs: the kernel, the root file system, the pages and how the browser is started."""
-        pages = fingerprint(self._site)
-        return " ".join([os.uname().release, self._version.read_text(encoding="ascii").strip(), pages])
+        version = self._version.read_text(encoding="ascii").strip()
+        return " ".join([os.uname().release, version, fingerprint(self._site), fingerprint_of(self._command)])
 
     async def started(self) -> Container:
         """A new container, whose browser has only just been started."""
