@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 
 from cairn.app.saved_states import saved_environment, task_named
 from cairn.data.action import Action, Click, Hover, Type
-from cairn.data.ids import ElementId
+from cairn.data.ids import ElementId, SnapshotId
 from cairn.data.task import FromSnapshot, Root
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
@@ -23,7 +23,7 @@ DEPTH, BRANCHES = 20, 16
 
 
 @asynccontextmanager
-async def by_criu(events: MemoryEvents, *, places: int) -> AsyncIterator[SnapshotEnvironment]:
+async def by_criu(events: MemoryEvents, *, places: int) -> AsyncGenerator[SnapshotEnvironment]:
     needs_criu()
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder=Path(folder) / "kept")
@@ -48,6 +48,7 @@ async def test_a_chain_of_twenty_snapshots_holds_everything_that_was_done() -> N
         task = task_named(environment, "login-user", index=3)
         plain = await environment.open(task, start=Root())
         chained: SavableSession = await environment.open(task, start=Root())
+        kept = SnapshotId("")
         for number in range(DEPTH):
             for session in (plain, chained):
                 await session.observe()
