@@ -12,8 +12,10 @@ from cairn.app.run import EvaluateRequest, TrainRequest, collect_demonstrations,
 from cairn.config import RunConfig
 from cairn.data.ledger import Quantity, of_groups
 from cairn.data.task import Purpose, Split
+from cairn.data.trajectory import LostTrajectory, ScoredTrajectory
 from cairn.loop.progress import Phase, Progress
 from cairn.ports import Event
+from cairn.store.run import RunWriter
 from cairn.testing.memory import MemoryEvents
 
 
@@ -149,3 +151,21 @@ def test_a_run_goes_on_from_collected_demonstrations(tmp_path: Path) -> None:
     asyncio.run(train(request(short, tmp_path / "run", resume=True, sinks=(events,))))
     played = [g for g in open_run(tmp_path / "run") if g.plan.purpose is Purpose.DEMONSTRATE]
     assert len(played) == 4
+
+
+async def test_every_trajectory_of_a_policy_is_kept_the_moment_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[ScoredTrajectory | LostTrajectory] = []
+    note = RunWriter.note
+
+    def noting(self: RunWriter, result: ScoredTrajectory | LostTrajectory) -> None:
+        noted.append(result)
+        note(self, result)
+
+    monkeypatch.setattr(RunWriter, "note", noting)
+    await train(
+        TrainRequest(config=recipe(tmp_path), folder=tmp_path / "run", resume=False, control=False, tensorboard=False)
+    )
+    played = [m for g in open_run(tmp_path / "run") if g.plan.purpose is not Purpose.DEMONSTRATE for m in g.members]
+    assert len(noted) == len(played) > 0

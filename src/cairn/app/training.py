@@ -46,7 +46,12 @@ class Parts:
 def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
     """The whole run, not yet started."""
     runner = build_runner(
-        config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
+        config,
+        environment=parts.environment,
+        brain=parts.brain,
+        events=parts.events,
+        record=parts.run.record,
+        note=parts.run.note,
     )
     learning = config.reinforcement
     loop = SyncLoop(
