@@ -101,7 +101,9 @@ class ReinforcementOptions(Table):
     updates: int | None = Field(default=None, ge=0)
     groups_per_update: int = Field(default=8, ge=1)
     group_size: int = Field(default=8, ge=2)
-    scheduler: Literal["round_robin", "variance"] = "variance"
+    scheduler: Literal["round_robin", "variance", "tasks", "adaptive"] = "variance"
+    """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
+    ones, `tracks.per_template` of each template, over and over."""
     estimator: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
     negative_scale: float = Field(default=1.0, ge=0, le=1)
     """What negative advantages are multiplied with. Below 1, failures push less than successes pull, so that a small
@@ -127,6 +129,53 @@ class ReinforcementOptions(Table):
     format_penalty: float = Field(default=0.0, ge=0)
     """Taken from the reward of a trajectory that ended in a format error."""
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+
+
+class TrackOptions(Table):
+    """Training tasks that are learned over and over; where `adaptive` starts rollouts on their experts' ways."""
+
+    per_template: int = Field(default=0, ge=0)
+    """Tasks of each template, after those that are demonstrated."""
+
+
+class AdaptiveTable(Table):
+    """Where `reinforcement.scheduler = "adaptive"` learns and how far it rolls out. Defaults: the published values."""
+
+    signal: Literal["disagreement", "variance", "entropy", "all", "random"] = "disagreement"
+    """What makes a state on an expert's way a pivot, measured by `answers` sampled answers."""
+    threshold: float | None = Field(default=None, ge=0)
+    """Of the signal; default: its usual one (0.45 for disagreement)."""
+    tolerance: float = Field(default=0.05, ge=0, lt=1)
+    """Share of the screen within which two places are one."""
+    text: Literal["any", "exact", "overlap"] = "any"
+    """When two typed texts are the same: always (published), but for case, or where half of their words are shared."""
+    tau_low: float = Field(default=0.25, ge=0, le=1)
+    tau_high: float = Field(default=0.75, ge=0, le=1)
+    tau_suffix: float = Field(default=0.5, ge=0, lt=1)
+    """0.5 in the paper's appendix, 0.75 in its main text."""
+    answers: int = Field(default=8, ge=2)
+    suffixes: int = Field(default=8, ge=2)
+    estimate: int = Field(default=4, ge=1)
+    probes: int = Field(default=2, ge=2)
+    local_pivots: int = Field(default=4, ge=1)
+    estimate_every: int = Field(default=5, ge=1)
+    suffix_window: int = Field(default=1, ge=1)
+    rescue_after: int | None = Field(default=None, ge=1)
+    """Beyond the paper: estimates without a gradient in between, after which suffixes begin anyway."""
+    demote_below: float | None = Field(default=None, gt=0, le=1)
+    """Beyond the paper: success of the last probes that sends a task back to suffixes."""
+    probe_window: int = Field(default=8, ge=1)
+
+
+class ReplayTable(Table):
+    """Success replay (ARPO): a group of whole rollouts that failed altogether is given a stored success."""
+
+    capacity: int = Field(default=0, ge=0)
+    """Successes kept of each task; the paper's 8. 0: no replay."""
+    trigger: Literal["all_failed", "thresholds"] = "all_failed"
+    """The paper's, or that of its code."""
+    first: bool = False
+    """Replace the first member, as the code does; else one drawn from the group."""
 
 
 class RolloutOptions(Table):
@@ -194,6 +243,9 @@ class RunConfig(Table):
     reinforcement: ReinforcementOptions = Field(default_factory=ReinforcementOptions)
     rollout: RolloutOptions = Field(default_factory=RolloutOptions)
     snapshots: SnapshotOptions = Field(default_factory=SnapshotOptions)
+    tracks: TrackOptions = Field(default_factory=TrackOptions)
+    adaptive: AdaptiveTable = Field(default_factory=AdaptiveTable)
+    replay: ReplayTable = Field(default_factory=ReplayTable)
     evaluation: EvaluationOptions = Field(default_factory=EvaluationOptions)
     checkpoint_every_updates: int = Field(default=10, ge=1)
 
@@ -209,6 +261,12 @@ class RunConfig(Table):
                 "there is nothing to imitate: with demonstrations.per_template = 0, imitation.updates, "
                 "imitation.minutes and reinforcement.rehearsal must be 0 or unset"
             )
+        if self.reinforcement.scheduler in {"tasks", "adaptive"} and not self.tracks.per_template:
+            raise ValueError(
+                f'reinforcement.scheduler = "{self.reinforcement.scheduler}" needs tracks.per_template >= 1'
+            )
+        if self.reinforcement.scheduler == "adaptive" and self.snapshots.store == "none":
+            raise ValueError('reinforcement.scheduler = "adaptive" needs snapshots.store, such as "auto"')
         self.policy.check()
         return self
 

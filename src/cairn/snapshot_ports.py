@@ -1,7 +1,7 @@
 """The seams of snapshots, beside those in `cairn.ports`: containers, environments that export states, and stores."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -125,6 +125,22 @@ class PortableEnvironment(Environment, Protocol):
 
     async def import_state(self, task: Task, state: bytes) -> Session:
         """A new session of `task` in that state."""
+        ...
+
+
+class SnapshotKeeper(Protocol):
+    """Knows the snapshots that there are, and who still needs them."""
+
+    def snapshots(self) -> Iterable[Snapshot]:
+        """All of them."""
+        ...
+
+    def retain(self, snapshot: SnapshotId) -> None:
+        """Keep it for one more user, who will `release` it. Whoever saved one is its first user."""
+        ...
+
+    async def release(self, snapshot: SnapshotId) -> None:
+        """One user less; without any, the snapshot is removed."""
         ...
 
 

@@ -14,6 +14,7 @@ from cairn.evaluate.run import Evaluator
 from cairn.loop.budget import Budget
 from cairn.loop.course import Course, CourseOptions, Measuring
 from cairn.loop.demonstrations import Demonstrations
+from cairn.loop.experts import ExpertPlayer
 from cairn.loop.sync import SyncLoop
 from cairn.ports import LearnerStep, Sampling, TrajectoryStore
 from cairn.rollout.breaker import CircuitBreaker
@@ -174,10 +175,7 @@ class Journey:
 
     def curriculum(self) -> Demonstrations:
         return Demonstrations(
-            runner=self.runner,
-            store=self.store,
-            codec=self.codec,
-            events=self.events,
+            player=ExpertPlayer(runner=self.runner, store=self.store, codec=self.codec, events=self.events),
             templates=self.templates,
             without=(),
             per_template=self.demonstrations,

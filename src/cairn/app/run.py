@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cairn import config as configuration
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
-from cairn.app.training import Parts, build_course, build_evaluator, build_runner
+from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks
 from cairn.config import RunConfig
 from cairn.data.ledger import Quantity
 from cairn.data.task import Purpose, Split
@@ -20,6 +20,7 @@ from cairn.loop.course import CHECKPOINTS, PROGRESS
 from cairn.loop.progress import Progress
 from cairn.models.loading import configure_threads, require_model
 from cairn.ports import BlobStore, Environment, EventSink
+from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
 from cairn.store.events import FanOut, TensorBoardSink
 from cairn.store.run import RunWriter, open_run
@@ -44,7 +45,8 @@ class TrainRequest:
 async def train(request: TrainRequest) -> Progress:
     """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
     async with _parts(request) as parts:
-        course = build_course(request.config, parts, control=request.control)
+        tracks = await collect_tracks(request.config, parts)
+        course = build_course(request.config, parts, control=request.control, tracks=tracks)
         if request.resume:
             course.resume()
         return await course.run()
@@ -61,7 +63,10 @@ async def _parts(request: TrainRequest) -> AsyncGenerator[Parts]:
         try:
             async with _environment(request.config, run=run, events=events) as environment:
                 templates = choose_templates(environment, request.config.environment.templates)
-                yield Parts(environment=environment, templates=templates, brain=brain, events=events, run=run)
+                keeper = environment if isinstance(environment, SnapshotEnvironment) else None
+                yield Parts(
+                    environment=environment, templates=templates, brain=brain, events=events, run=run, keeper=keeper
+                )
         finally:
             await brain.engine.close()
     finally:
@@ -167,8 +172,8 @@ async def collect_demonstrations(config: RunConfig, folder: Path) -> dict[str, i
     """Let the experts play, into a new run that `train` can go on with; what they showed."""
     request = TrainRequest(config=config, folder=folder, resume=False, control=False, tensorboard=False)
     async with _parts(request) as parts:
-        course = build_course(config, parts, control=False)
-        await course.demonstrate()
+        tracks = await collect_tracks(config, parts)
+        await build_course(config, parts, control=False, tracks=tracks).demonstrate()
     ledger = open_run(folder).ledger
     counted = (Quantity.JUDGED, Quantity.SUCCESS, Quantity.ENVIRONMENT_STEPS, Quantity.INFRASTRUCTURE_ERROR)
     return {q.value: int(ledger.total(q, purpose=Purpose.DEMONSTRATE)) for q in counted}

@@ -7,25 +7,36 @@ from typing import TYPE_CHECKING
 
 from cairn.algo import advantages
 from cairn.config import ReinforcementOptions, RolloutOptions, RunConfig
+from cairn.data.checkpoint import Track
+from cairn.data.matching import Matching, TextRule
 from cairn.data.sample import Aggregation
-from cairn.data.task import RolloutPlan, Template
+from cairn.data.task import RolloutPlan, Split, Task, Template
 from cairn.data.trajectory import ScoredGroup
 from cairn.evaluate.run import Evaluator
 from cairn.loop.budget import Budget
 from cairn.loop.course import Course, CourseOptions, Measuring
 from cairn.loop.demonstrations import Demonstrations
-from cairn.loop.sync import SyncLoop
+from cairn.loop.experts import ExpertPlayer
+from cairn.loop.sync import Replay, SyncLoop, as_they_are
+from cairn.loop.tracks import TrackCollector
 from cairn.ports import Environment, EventSink, Sampling, Scheduler
+from cairn.rewards.match import ByStart, ExpertMatch
 from cairn.rewards.outcome import Success
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.clock import LoopClock
 from cairn.rollout.episode import EpisodeRunner, Limits
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
+from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
 from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import AdvantageFn
+from cairn.schedule.adaptive import Adaptive, AdaptiveOptions
+from cairn.schedule.orders import Writer
 from cairn.schedule.plans import RootPlans
 from cairn.schedule.round_robin import RoundRobin
+from cairn.schedule.signals import Selection, Signal
+from cairn.schedule.tasks import TaskRounds
 from cairn.schedule.variance import SuccessVariance
+from cairn.snapshot_ports import SnapshotKeeper
 from cairn.store.run import RunWriter
 
 if TYPE_CHECKING:
@@ -41,10 +52,11 @@ class Parts:
     brain: "Brain"
     events: EventSink
     run: RunWriter
+    keeper: SnapshotKeeper | None = None  # where sessions can be saved
 
 
-def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
-    """The whole run, not yet started."""
+def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequence[Track]) -> Course:
+    """The whole run, not yet started. `tracks` are what `collect_tracks` found."""
     runner = build_runner(
         config,
         environment=parts.environment,
@@ -55,7 +67,7 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
     )
     learning = config.reinforcement
     loop = SyncLoop(
-        scheduler=_scheduler(config, parts.templates),
+        scheduler=build_scheduler(config, parts.templates, tracks),
         runner=runner,
         advantages=_advantages(learning),
         aggregation=Aggregation(learning.aggregation),
@@ -66,6 +78,7 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
         events=parts.events,
         count=parts.run.count,
         groups_per_update=learning.groups_per_update,
+        replay=_replay(config, parts.run),
     )
     return Course(
         loop=loop,
@@ -80,10 +93,7 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool) -> Course:
 def _demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrations:
     shown = config.demonstrations.per_template
     return Demonstrations(
-        runner=runner,
-        store=parts.run.trajectories,
-        codec=parts.brain.codec,
-        events=parts.events,
+        player=ExpertPlayer(runner=runner, store=parts.run.trajectories, codec=parts.brain.codec, events=parts.events),
         templates=[t for t in parts.templates if parts.environment.has_expert(t)],
         without=[t for t in parts.templates if not parts.environment.has_expert(t)] if shown else (),
         per_template=shown,
@@ -91,6 +101,32 @@ def _demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> D
         answers=config.imitation.answers_per_turn,
         seed=config.seed,
     )
+
+
+async def collect_tracks(config: RunConfig, parts: Parts) -> tuple[Track, ...]:
+    """The tasks that are learned over and over; where the scheduler is `adaptive`, with their experts' ways, saved."""
+    tasks = _learned(config, parts.templates)
+    if config.reinforcement.scheduler != "adaptive":
+        return tuple(Track(task=task) for task in tasks)
+    runner = build_runner(
+        config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
+    )
+    player = ExpertPlayer(
+        runner=runner,
+        store=parts.run.trajectories,
+        codec=parts.brain.codec,
+        events=parts.events,
+        keeper=parts.keeper,
+    )
+    known = [task for task in tasks if parts.environment.has_expert(task.template)]
+    tracks = {track.task: track for track in await TrackCollector(player=player).collect(known)}
+    return tuple(tracks.get(task, Track(task=task)) for task in tasks)
+
+
+def _learned(config: RunConfig, templates: Sequence[Template]) -> list[Task]:
+    first = config.demonstrations.per_template  # the tasks before it are known by heart
+    indices = range(first, first + config.tracks.per_template)
+    return [Task(template=t, split=Split.TRAIN, index=i) for i in indices for t in templates]
 
 
 def _course_options(config: RunConfig, *, control: bool) -> CourseOptions:
@@ -133,7 +169,10 @@ def build_runner(
     )
     groups = GroupRunner(
         episodes=episodes,
-        judging=Judging(reward=Success(), format_penalty=config.reinforcement.format_penalty),
+        judging=Judging(
+            reward=ByStart(recorded=ExpertMatch(rules=_rules(config)), lived=Success()),
+            format_penalty=config.reinforcement.format_penalty,
+        ),
         breaker=CircuitBreaker(share=options.breaker_share, window=options.breaker_window),
         places=asyncio.Semaphore(options.concurrency or environment.capacity),
         events=events,
@@ -150,7 +189,13 @@ def build_evaluator(config: RunConfig, brain: "Brain", runner: RolloutRunner) ->
         episodes = replace(runner.groups.episodes, sampling=sampling)
         return await replace(runner, groups=replace(runner.groups, episodes=episodes)).round(plans)
 
-    return Evaluator(play=play, sampling=brain.sampling, seed=config.seed, max_turns=config.rollout.max_turns)
+    return Evaluator(
+        play=play,
+        sampling=brain.sampling,
+        seed=config.seed,
+        max_turns=config.rollout.max_turns,
+        first_train=config.demonstrations.per_template if config.tracks.per_template else 0,
+    )
 
 
 def _limits(options: RolloutOptions) -> Limits:
@@ -176,7 +221,8 @@ def _estimator(options: ReinforcementOptions) -> AdvantageFn:
             return advantages.leave_one_out
 
 
-def _scheduler(config: RunConfig, templates: Sequence[Template]) -> Scheduler:
+def build_scheduler(config: RunConfig, templates: Sequence[Template], tracks: Sequence[Track]) -> Scheduler:
+    """What the recipe names."""
     options = config.reinforcement
     plans = RootPlans(
         group_size=options.group_size,
@@ -189,3 +235,37 @@ def _scheduler(config: RunConfig, templates: Sequence[Template]) -> Scheduler:
             return RoundRobin(templates=templates, plans=plans)
         case "variance":
             return SuccessVariance(templates=templates, plans=plans)
+        case "tasks":
+            return TaskRounds(
+                tasks=[track.task for track in tracks],
+                group_size=options.group_size,
+                seed=config.seed,
+                max_turns=config.rollout.max_turns,
+            )
+        case "adaptive":
+            adaptive = config.adaptive
+            return Adaptive(
+                tracks=tracks,
+                writer=Writer(name="adaptive", seed=config.seed, max_turns=config.rollout.max_turns),
+                selection=Selection(signal=Signal(adaptive.signal), threshold=adaptive.threshold, rules=_rules(config)),
+                options=AdaptiveOptions(**adaptive.model_dump(exclude={"signal", "threshold", "tolerance", "text"})),
+            )
+
+
+def _rules(config: RunConfig) -> Matching:
+    return Matching(tolerance=config.adaptive.tolerance, text=TextRule(config.adaptive.text))
+
+
+def _replay(config: RunConfig, run: RunWriter) -> Replay:
+    """Success replay, with what an earlier process of this run has stored."""
+    options = config.replay
+    if not options.capacity:
+        return as_they_are
+    replay = SuccessReplay(
+        options=ReplayOptions(capacity=options.capacity, trigger=Trigger(options.trigger), first=options.first),
+        seed=config.seed,
+    )
+    for group in run.trajectories.read():
+        if group.plan.purpose.trained:
+            replay.remember(group)
+    return replay

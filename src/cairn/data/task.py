@@ -91,6 +91,11 @@ class Purpose(StrEnum):
     EVALUATE = "evaluate"
     DEMONSTRATE = "demonstrate"
 
+    @property
+    def trained(self) -> bool:
+        """Whether the policy learns from such rollouts, where they give a gradient."""
+        return self in {Purpose.TRAIN, Purpose.PROBE}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPlan:

@@ -23,13 +23,15 @@ class Evaluator:
     sampling: Sampling
     seed: int
     max_turns: int | None  # None: the template's own
+    first_train: int = 0  # training tasks below it are left out: they are known by heart
 
     async def run(
         self, templates: Sequence[Template], *, split: Split, per_template: int, tries: int, greedy: bool
     ) -> EvaluationReport:
         """Play `per_template` tasks of each template, `tries` times each (once where greedy)."""
         tries = 1 if greedy else tries
-        tasks = [Task(template=t, split=split, index=i) for i in range(per_template) for t in templates]
+        first = self.first_train if split is Split.TRAIN else 0
+        tasks = [Task(template=t, split=split, index=first + i) for i in range(per_template) for t in templates]
         plans = [self._plan(task, place, tries=tries) for place, task in enumerate(tasks)]
         sampling = replace(self.sampling, temperature=0.0) if greedy else self.sampling
         groups = await self.play(plans, sampling)

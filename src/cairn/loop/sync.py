@@ -8,12 +8,21 @@ from typing import TypeVar
 from cairn.data import ledger as ledgers
 from cairn.data.ledger import Ledger
 from cairn.data.sample import Aggregation, Batch
+from cairn.data.trajectory import ScoredGroup
 from cairn.loop import events
 from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
 from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import AdvantageFn, credit
 
 T = TypeVar("T")
+
+Replay = Callable[[Sequence[ScoredGroup]], Sequence[ScoredGroup]]
+"""Groups of one round, some of them perhaps with members of earlier ones."""
+
+
+def as_they_are(groups: Sequence[ScoredGroup]) -> Sequence[ScoredGroup]:
+    """No replay."""
+    return groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +42,7 @@ class SyncLoop:
     events: EventSink
     count: Callable[[Ledger], None]
     groups_per_update: int
+    replay: Replay = as_they_are
     norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
 
     async def step(self, number: int, *, rehearsal: Sequence[Batch] = ()) -> LearnerStep | None:
@@ -46,7 +56,8 @@ class SyncLoop:
         groups = await self.runner.round(plans)
         for group in groups:
             self.scheduler.observe(group)
-        credited = credit(groups, advantages=self.advantages, aggregation=self.aggregation, norm=self.norm)
+        trained = self.replay([group for group in groups if group.plan.purpose.trained])
+        credited = credit(trained, advantages=self.advantages, aggregation=self.aggregation, norm=self.norm)
         seconds = self.clock.now() - started
         self.events.emit(events.round_done(number, groups, seconds=seconds, informative=len(credited.used)))
         idle = [(dropped.group, dropped.why) for dropped in credited.dropped]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from cairn.data.action import Action
+from cairn.data.ids import SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.task import RolloutPlan
 from cairn.data.trajectory import Completion, Ending, Evidence, Trajectory, Turn
@@ -18,9 +19,14 @@ _STEP = 60.0  # seconds
 
 
 async def run_demonstration(
-    plan: RolloutPlan, *, sessions: SessionFactory, codec: Codec, attempt: int = 0
+    plan: RolloutPlan,
+    *,
+    sessions: SessionFactory,
+    codec: Codec,
+    attempt: int = 0,
+    kept: list[SnapshotId] | None = None,
 ) -> Trajectory:
-    """Let the session's own expert play `plan` once.
+    """Let the session's own expert play `plan` once; the state before each action is saved, and its id put in `kept`.
 
     What fails outside is recorded, never raised. An expert that knows no action, or one that the codec cannot say,
     ends the trajectory where it stands: the judge will call it a failure, and it is reported by template.
@@ -35,7 +41,7 @@ async def run_demonstration(
             if not isinstance(session, ExpertSession):
                 raise SessionError(f"{plan.task.id} has no scripted expert")
             goal = session.goal
-            ending, evidence = await _play(plan, session, codec, turns)
+            ending, evidence = await _play(plan, session, codec, turns, kept)
         finally:
             async with bounded(SessionError, f"close {plan.task.id}", seconds=_STEP):
                 await session.close()
@@ -53,7 +59,9 @@ async def run_demonstration(
     )
 
 
-async def _play(plan: RolloutPlan, session: ExpertSession, codec: Codec, turns: list[Turn]) -> tuple[Ending, Evidence]:
+async def _play(
+    plan: RolloutPlan, session: ExpertSession, codec: Codec, turns: list[Turn], kept: list[SnapshotId] | None
+) -> tuple[Ending, Evidence]:
     ending = Ending.OUT_OF_TURNS
     for index in range(plan.depth):
         async with bounded(SessionError, f"expert, turn {index}", seconds=_STEP):
@@ -62,6 +70,11 @@ async def _play(plan: RolloutPlan, session: ExpertSession, codec: Codec, turns: 
         turn = None if wanted is None else _turn(session.goal, wanted, seen, turns, codec)
         if turn is None:
             break
+        if kept is not None:
+            async with bounded(SessionError, f"save, turn {index}", seconds=_STEP):
+                saved = await session.snapshot()
+            if saved is not None:
+                kept.append(saved)
         turns.append(turn)
         async with bounded(SessionError, f"act, turn {index}", seconds=_STEP):
             step = await session.act(turn.action)

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cairn.data.ids import SnapshotId
 from cairn.data.observation import Observation
@@ -84,6 +84,9 @@ class SnapshotEnvironment:
     def snapshot(self, wanted: SnapshotId) -> Snapshot:
         """What is known of it. Raises `ConfigError` where there is none."""
         return self._shelf.get(wanted)
+
+    def snapshots(self) -> Iterable[Snapshot]:
+        return iter(self._shelf)
 
     def retain(self, snapshot: SnapshotId) -> None:
         """Keep it for one more user, who will `release` it. Whoever saved one is its first user."""

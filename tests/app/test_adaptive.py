@@ -1,0 +1,115 @@
+"""Runs that learn the same tasks over and over, from their roots or from the states on their experts' ways."""
+
+from pathlib import Path
+
+import pytest
+
+from cairn import config as configuration
+from cairn import open_run
+from cairn.app.run import TrainRequest, train
+from cairn.config import RunConfig
+from cairn.data.ledger import Quantity
+from cairn.data.task import FromSnapshot, Purpose, Recorded, Root, Split
+from cairn.errors import ConfigError
+from cairn.loop.progress import Phase
+
+
+def recipe(tmp_path: Path, *settings: str) -> RunConfig:
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        """
+        [environment]
+        name = "scripted"
+        templates = ["count"]
+        [policy]
+        threads = 1
+        dtype = "float32"
+        [demonstrations]
+        per_template = 2
+        [imitation]
+        updates = 1
+        batch_size = 4
+        [reinforcement]
+        updates = 20
+        groups_per_update = 2
+        group_size = 4
+        scheduler = "adaptive"
+        [tracks]
+        per_template = 3
+        [adaptive]
+        signal = "all"
+        answers = 4
+        suffixes = 4
+        estimate = 2
+        estimate_every = 1
+        rescue_after = 1
+        [snapshots]
+        store = "replay"
+        [rollout]
+        invalid_limit = 3
+        max_turns = 4
+        [evaluation]
+        per_template = 1
+        """
+    )
+    return configuration.load(path, settings)
+
+
+async def trained(config: RunConfig, folder: Path, *, resume: bool = False) -> None:
+    request = TrainRequest(config=config, folder=folder, resume=resume, control=False, tensorboard=False)
+    assert (await train(request)).phase is Phase.DONE
+
+
+async def test_tasks_are_surveyed_estimated_and_learned_from_the_states_on_their_experts_ways(tmp_path: Path) -> None:
+    await trained(recipe(tmp_path), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    shown = [g for g in run if g.plan.purpose is Purpose.DEMONSTRATE]
+    assert sorted(g.plan.task.index for g in shown) == [0, 1, 2, 3, 4]
+    learned = [g for g in run if g.plan.purpose in {Purpose.TRAIN, Purpose.PROBE, Purpose.REESTIMATE}]
+    assert {g.plan.task.index for g in learned} == {2, 3, 4}
+    assert {g.plan.task.split for g in learned} == {Split.TRAIN}
+    assert {type(g.plan.start) for g in learned} == {Root, Recorded, FromSnapshot}
+    ledger = run.ledger
+    turns = sum(len(m.trajectory.turns) for g in shown for m in g.members if g.plan.task.index >= 2)
+    assert ledger.total(Quantity.SAVES) == turns  # a state before every action of the experts' ways
+    restores = sum(g.plan.group_size for g in learned if isinstance(g.plan.start, FromSnapshot))
+    assert ledger.total(Quantity.RESTORES) == restores
+    assert ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=Purpose.REESTIMATE) > 0
+    assert {type(g.plan.start) for g in learned if g.plan.purpose is Purpose.TRAIN} <= {Recorded, FromSnapshot, Root}
+
+
+async def test_estimates_are_no_lessons(tmp_path: Path) -> None:
+    config = recipe(tmp_path, "reinforcement.updates=1")
+    await trained(config, tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert {g.plan.purpose for g in run if g.plan.purpose is not Purpose.DEMONSTRATE} == {
+        Purpose.REESTIMATE,
+        Purpose.EVALUATE,
+    }
+    assert run.ledger.total(Quantity.UPDATES) == 0
+
+
+async def test_vanilla_learns_the_same_tasks_whole(tmp_path: Path) -> None:
+    config = recipe(tmp_path, "reinforcement.scheduler=tasks", "snapshots.store=none", "replay.capacity=2")
+    await trained(config, tmp_path / "run")
+    learned = [g for g in open_run(tmp_path / "run") if g.plan.purpose is Purpose.TRAIN]
+    assert {g.plan.task.index for g in learned} == {2, 3, 4}
+    assert {type(g.plan.start) for g in learned} == {Root}
+    assert len(learned) == 40
+
+
+async def test_a_resumed_run_plays_no_expert_twice(tmp_path: Path) -> None:
+    config = recipe(tmp_path)
+    await trained(config, tmp_path / "run")
+    before = open_run(tmp_path / "run").ledger.total(Quantity.SAVES)
+    await trained(config, tmp_path / "run", resume=True)
+    assert open_run(tmp_path / "run").ledger.total(Quantity.SAVES) == before > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("tracks.per_template=0", "needs tracks.per_template"), ("snapshots.store=none", "needs snapshots.store")],
+)
+def test_what_adaptive_training_needs_is_said_at_once(tmp_path: Path, setting: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        recipe(tmp_path, setting)
