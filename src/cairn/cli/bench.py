@@ -115,6 +115,31 @@ def restore(
         typer.echo(restore_json(result))
 
 
+@app.command()
+def scheduler(
+    *,
+    tasks: Annotated[int, typer.Option(min=1, help="That the timed scheduler knows.")] = 100_000,
+    horizon: Annotated[list[int] | None, typer.Option(min=2, help="Steps of simulated tasks; repeatable.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Of each simulation.")] = 3,
+    quiet: Quiet = False,
+) -> None:
+    """What a plan costs with many tasks, and what adaptive training saves, by simulation.
+
+    Example: cairn bench scheduler --tasks 100000
+    """
+    from cairn.bench.scheduler import SchedulerBenchOptions, bench_scheduler, scheduler_json, scheduler_table
+
+    options = SchedulerBenchOptions(
+        tasks=tasks, horizons=tuple(horizon) if horizon else SchedulerBenchOptions().horizons, seeds=seeds
+    )
+    with reported():
+        with ERR.status("measuring") as status:
+            result = bench_scheduler(options, progress=status.update)
+        if not quiet:
+            OUT.print(scheduler_table(result))
+        typer.echo(scheduler_json(result))
+
+
 @app.command("snapshot-faults")
 def snapshot_faults(
     *,
