@@ -130,9 +130,7 @@ def _saving(horizon: int, options: SchedulerBenchOptions) -> Saving:
     return Saving(
         horizon=horizon,
         success=statistics.median(reached),
-        vanilla_steps=statistics.median(
-            _or_all(steps_to(v, s), v.steps) for (v, _), s in zip(pairs, reached, strict=True)
-        ),
+        vanilla_steps=statistics.median(spent),
         steps=_ratio(pairs, reached, steps_to, lambda spent: spent.steps),
         samples=_ratio(pairs, reached, samples_to, lambda spent: spent.samples),
     )

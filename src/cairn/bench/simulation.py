@@ -2,8 +2,8 @@
 
 A task is a row of steps, and the policy is right at each with a chance of its own. A rollout succeeds where every step
 from its start to the end was right. Where the members of a group differ, what they did is practised: every step of it
-becomes surer, the less so the more steps share the one reward. That is all; it says which scheduler spends less, not how
-much a real policy learns.
+becomes surer, the less so the more steps share the one reward. That is all; it says which scheduler spends less, not
+how much a real policy learns.
 """
 
 from dataclasses import dataclass, field, replace
