@@ -51,6 +51,22 @@ class Survey:
         else:
             self._scores[place.track][place.checkpoint] = score
 
+    @property
+    def left(self) -> int:
+        """Places that have not been asked for yet."""
+        return len(self._places) - self._asked + len(self._again)
+
+    def renew(self, *, left: int | None = None) -> None:
+        """Measure every checkpoint again, or the last `left` of them; until then the old scores count."""
+        if self._selection.measured:
+            self._places = tuple(
+                Place(track=track, checkpoint=checkpoint)
+                for track, scores in enumerate(self._scores)
+                for checkpoint in range(len(scores))
+            )
+            self._asked = 0 if left is None else max(0, len(self._places) - left)
+            self._again = []
+
     def known(self, track: int) -> bool:
         """Whether every checkpoint of the track is measured."""
         return None not in self._scores[track]
