@@ -41,6 +41,8 @@ class PolicyOptions(Table):
     model: Literal["pixel", "smollm2", "path"] = "pixel"
     path: str | None = None
     """A local Hugging Face directory, for `model = "path"`."""
+    start: str | None = None
+    """The directory of a saved policy of that kind, such as `RUN/checkpoints/imitate`, to go on from."""
     codec: Literal["pixel", "text", "thinking"] = "pixel"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the engine's copy; the learner's master weights are float32."""
@@ -101,9 +103,9 @@ class ReinforcementOptions(Table):
     updates: int | None = Field(default=None, ge=0)
     groups_per_update: int = Field(default=8, ge=1)
     group_size: int = Field(default=8, ge=2)
-    scheduler: Literal["round_robin", "variance", "tasks", "adaptive"] = "variance"
+    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots"] = "variance"
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
-    ones, `tracks.per_template` of each template, over and over."""
+    ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone."""
     estimator: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
     negative_scale: float = Field(default=1.0, ge=0, le=1)
     """What negative advantages are multiplied with. Below 1, failures push less than successes pull, so that a small
@@ -165,6 +167,10 @@ class AdaptiveTable(Table):
     demote_below: float | None = Field(default=None, gt=0, le=1)
     """Beyond the paper: success of the last probes that sends a task back to suffixes."""
     probe_window: int = Field(default=8, ge=1)
+    survey_every: int | None = Field(default=None, ge=1)
+    """Of `pivots`: rounds, after which every state is measured again."""
+    weighted: bool = False
+    """Of `pivots`, beyond the paper: states are drawn by their scores, without a threshold."""
 
 
 class ReplayTable(Table):
@@ -261,11 +267,10 @@ class RunConfig(Table):
                 "there is nothing to imitate: with demonstrations.per_template = 0, imitation.updates, "
                 "imitation.minutes and reinforcement.rehearsal must be 0 or unset"
             )
-        if self.reinforcement.scheduler in {"tasks", "adaptive"} and not self.tracks.per_template:
-            raise ValueError(
-                f'reinforcement.scheduler = "{self.reinforcement.scheduler}" needs tracks.per_template >= 1'
-            )
-        if self.reinforcement.scheduler == "adaptive" and self.snapshots.store == "none":
+        scheduler = self.reinforcement.scheduler
+        if scheduler in {"tasks", "adaptive", "pivots"} and not self.tracks.per_template:
+            raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs tracks.per_template >= 1')
+        if scheduler == "adaptive" and self.snapshots.store == "none":
             raise ValueError('reinforcement.scheduler = "adaptive" needs snapshots.store, such as "auto"')
         self.policy.check()
         return self

@@ -6,7 +6,7 @@ import pytest
 
 from cairn import config as configuration
 from cairn import open_run
-from cairn.app.run import TrainRequest, train
+from cairn.app.run import TrainRequest, check_ready, train
 from cairn.config import RunConfig
 from cairn.data.ledger import Quantity
 from cairn.data.task import FromSnapshot, Purpose, Recorded, Root, Split
@@ -113,3 +113,20 @@ async def test_a_resumed_run_plays_no_expert_twice(tmp_path: Path) -> None:
 def test_what_adaptive_training_needs_is_said_at_once(tmp_path: Path, setting: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         recipe(tmp_path, setting)
+
+
+async def test_answers_at_pivots_execute_nothing_and_may_go_on_from_another_runs_policy(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    await trained(recipe(tmp_path, "reinforcement.updates=0"), base)
+    settings = ("reinforcement.scheduler=pivots", "imitation.updates=0", f'policy.start="{base}/checkpoints/imitate"')
+    await trained(recipe(tmp_path, *settings, "snapshots.store=none"), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    learned = [g for g in run if g.plan.purpose is Purpose.TRAIN]
+    assert {type(g.plan.start) for g in learned} == {Recorded}
+    assert run.ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=Purpose.TRAIN) == 0
+    assert run.ledger.total(Quantity.OPENS, purpose=Purpose.TRAIN) == 0
+
+
+def test_a_policy_to_go_on_from_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"policy.start: there is no saved policy in .*nowhere"):
+        check_ready(recipe(tmp_path, f'policy.start="{tmp_path}/nowhere"'))

@@ -29,7 +29,8 @@ def build_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = Non
     """The policy that a recipe describes, newly made, or as it was saved in the directory `saved`."""
     options = config.policy
     disable_progress_bar()  # the run has its own
-    body = build_body(options, seed=config.seed, blobs=blobs, saved=saved)
+    begun = Path(options.start) if options.start else None
+    body = build_body(options, seed=config.seed, blobs=blobs, saved=saved or begun)
     learner = GradientLearner(
         policy=body.policy,
         settings=_settings(config, placeholder_id=body.placeholder_id),

@@ -106,6 +106,8 @@ def check_ready(config: RunConfig) -> None:
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))
+    if options.start is not None and not (Path(options.start) / "config.json").is_file():
+        raise ConfigError(f"policy.start: there is no saved policy in {options.start}")
 
 
 def _writer(request: TrainRequest) -> RunWriter:

@@ -31,6 +31,7 @@ from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import AdvantageFn
 from cairn.schedule.adaptive import Adaptive, AdaptiveOptions
 from cairn.schedule.orders import Writer
+from cairn.schedule.pivots import PivotOptions, PivotRounds
 from cairn.schedule.plans import RootPlans
 from cairn.schedule.round_robin import RoundRobin
 from cairn.schedule.signals import Selection, Signal
@@ -106,7 +107,7 @@ def _demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> D
 async def collect_tracks(config: RunConfig, parts: Parts) -> tuple[Track, ...]:
     """The tasks that are learned over and over; where the scheduler is `adaptive`, with their experts' ways, saved."""
     tasks = _learned(config, parts.templates)
-    if config.reinforcement.scheduler != "adaptive":
+    if config.reinforcement.scheduler == "tasks" or not tasks:
         return tuple(Track(task=task) for task in tasks)
     runner = build_runner(
         config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
@@ -242,14 +243,36 @@ def build_scheduler(config: RunConfig, templates: Sequence[Template], tracks: Se
                 seed=config.seed,
                 max_turns=config.rollout.max_turns,
             )
+        case "pivots":
+            return PivotRounds(
+                tracks=tracks,
+                writer=_writer(config),
+                selection=_selection(config),
+                options=PivotOptions(
+                    answers=config.adaptive.answers,
+                    survey_every=config.adaptive.survey_every,
+                    weighted=config.adaptive.weighted,
+                ),
+            )
         case "adaptive":
-            adaptive = config.adaptive
             return Adaptive(
                 tracks=tracks,
-                writer=Writer(name="adaptive", seed=config.seed, max_turns=config.rollout.max_turns),
-                selection=Selection(signal=Signal(adaptive.signal), threshold=adaptive.threshold, rules=_rules(config)),
-                options=AdaptiveOptions(**adaptive.model_dump(exclude={"signal", "threshold", "tolerance", "text"})),
+                writer=_writer(config),
+                selection=_selection(config),
+                options=AdaptiveOptions(**config.adaptive.model_dump(exclude=_NOT_OF_STAGE_TWO)),
             )
+
+
+def _writer(config: RunConfig) -> Writer:
+    return Writer(name=config.reinforcement.scheduler, seed=config.seed, max_turns=config.rollout.max_turns)
+
+
+def _selection(config: RunConfig) -> Selection:
+    options = config.adaptive
+    return Selection(signal=Signal(options.signal), threshold=options.threshold, rules=_rules(config))
+
+
+_NOT_OF_STAGE_TWO = {"signal", "threshold", "tolerance", "text", "survey_every", "weighted"}
 
 
 def _rules(config: RunConfig) -> Matching:
