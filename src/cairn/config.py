@@ -24,7 +24,7 @@ class Table(BaseModel):
 class EnvironmentOptions(Table):
     """Where the agent acts."""
 
-    name: Literal["miniwob", "states", "scripted"] = "miniwob"
+    name: Literal["miniwob", "miniwob-chain", "states", "scripted"] = "miniwob"
     templates: list[str] = Field(default_factory=list)
     """Task names without the environment's prefix, as `cairn env tasks NAME` lists them; none: all of them."""
     browsers: int = Field(default=2, ge=1)

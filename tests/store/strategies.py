@@ -78,6 +78,7 @@ observations = st.builds(
     url=text,
     digest=text,
     message=text,
+    goal=text,
 )
 
 

@@ -14,7 +14,8 @@ from cairn.data.task import Template
 from cairn.envs.chromium.contained import FULL, SHELL
 from cairn.envs.chromium.discovery import find_browser
 from cairn.envs.chromium.pool import PoolLimits
-from cairn.envs.miniwob.contained import MiniwobContainers
+from cairn.envs.miniwob.chain import ChainEnvironment
+from cairn.envs.miniwob.contained import ChainContainers, MiniwobContainers
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.envs.states.contained import StatesContainers
 from cairn.envs.states.environment import StatesEnvironment
@@ -28,21 +29,16 @@ from cairn.testing.memory import MemoryBlobs
 from cairn.testing.scripted import ScriptedEnvironment
 from cairn.testing.template_checks import CheckOptions
 
-NAMES = ("miniwob", "states", "scripted")
+NAMES = ("miniwob", "miniwob-chain", "states", "scripted")
 
 
 def build_environment(options: EnvironmentOptions, *, blobs: BlobStore) -> Environment:
     """The environment; screenshots go to `blobs`. Nothing is started before the first session is opened."""
     match options.name:
         case "miniwob":
-            return MiniwobEnvironment(
-                blobs=blobs,
-                options=MiniwobOptions(
-                    limits=PoolLimits(browsers=options.browsers, pages_per_browser=options.pages_per_browser),
-                    accessibility=options.accessibility,
-                    executable=_executable(options),
-                ),
-            )
+            return _miniwob(options, blobs=blobs)
+        case "miniwob-chain":
+            return ChainEnvironment(_miniwob(options, blobs=blobs))
         case "states":
             return StatesEnvironment(
                 blobs=blobs,
@@ -53,12 +49,25 @@ def build_environment(options: EnvironmentOptions, *, blobs: BlobStore) -> Envir
             return ScriptedEnvironment(blobs=blobs)
 
 
+def _miniwob(options: EnvironmentOptions, *, blobs: BlobStore) -> MiniwobEnvironment:
+    return MiniwobEnvironment(
+        blobs=blobs,
+        options=MiniwobOptions(
+            limits=PoolLimits(browsers=options.browsers, pages_per_browser=options.pages_per_browser),
+            accessibility=options.accessibility,
+            executable=_executable(options),
+        ),
+    )
+
+
 def build_containers(name: str, *, blobs: BlobStore, full: bool = False) -> Contained | None:
     """How the environment works in containers, with the headless shell or `full` Chromium; None where it cannot."""
     binary = FULL if full else SHELL
     match name:
         case "miniwob":
             return MiniwobContainers(blobs=blobs, binary=binary)
+        case "miniwob-chain":
+            return ChainContainers(blobs=blobs, binary=binary)
         case "states":
             return StatesContainers(blobs=blobs, binary=binary)
         case _:
@@ -67,7 +76,7 @@ def build_containers(name: str, *, blobs: BlobStore, full: bool = False) -> Cont
 
 def require_browser(options: EnvironmentOptions) -> None:
     """Raise a `SetupError`, with the fix, where the environment needs a browser and there is none."""
-    if options.name in {"miniwob", "states"}:
+    if options.name != "scripted":
         find_browser(executable=_executable(options))
 
 
@@ -99,6 +108,7 @@ class Description:
 
 _SUMMARIES = {
     "miniwob": "MiniWoB++: small web pages with a goal, in headless Chromium",
+    "miniwob-chain": "three or four MiniWoB++ tasks in one episode, with one success in the end",
     "states": "one page for each property of a live page: what does a saved state keep?",
     "scripted": "pages that are plain Python, for tests and for trying the machinery",
 }

@@ -48,6 +48,11 @@ class Observation:
     url: str
     digest: str  # hash of the structured state: equal digests show the same page
     message: str = ""  # what the last action came to, where the agent must be told ("no element 7")
+    goal: str = ""  # the instruction of this part, where an episode has several; empty: the session's holds
+
+    def instruction(self, goal: str) -> str:
+        """What is to be done now, in an episode whose goal is `goal`."""
+        return self.goal or goal
 
     def element(self, wanted: ElementId) -> Element | None:
         """The element with that id, or None."""

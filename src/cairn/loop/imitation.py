@@ -35,7 +35,7 @@ def lessons_from(groups: Iterable[ScoredGroup], codec: Codec) -> tuple[Lesson, .
                 Lesson(
                     template=group.plan.task.template.id,
                     prompt=turn.prompt,
-                    answers=codec.answers(trajectory.goal, turn.action, turn.observation),
+                    answers=codec.answers(turn.observation.instruction(trajectory.goal), turn.action, turn.observation),
                 )
                 for turn in trajectory.turns
             ]

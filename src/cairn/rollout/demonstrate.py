@@ -67,7 +67,7 @@ async def _play(
         async with bounded(SessionError, f"expert, turn {index}", seconds=_STEP):
             seen = await session.observe()
             wanted = await session.expert_action()
-        turn = None if wanted is None else _turn(session.goal, wanted, seen, turns, codec)
+        turn = None if wanted is None else _turn(seen.instruction(session.goal), wanted, seen, turns, codec)
         if turn is None:
             break
         if kept is not None:

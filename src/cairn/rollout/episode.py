@@ -170,13 +170,14 @@ class _Episode:
     async def _ask(self, seen: Observation) -> Turn:
         """Prompt, sample, parse; the turn is recorded before it is performed, so that no sampled token is lost."""
         runner, index = self.runner, len(self.turns)
-        prompt = runner.codec.prompt(self.goal, (*self.before, *self.turns), seen)
+        goal = seen.instruction(self.goal)
+        prompt = runner.codec.prompt(goal, (*self.before, *self.turns), seen)
         completion = await self._sample(prompt, index)
         self.sampled += completion.token_ids.shape[0]
         if completion.truncated:  # half an answer is no answer
             action = Invalid(text="", reason=f"the answer was cut after {completion.token_ids.shape[0]} tokens")
         else:
-            action = runner.codec.parse(self.goal, completion.token_ids, seen)
+            action = runner.codec.parse(goal, completion.token_ids, seen)
         turn = Turn(observation=seen, prompt=prompt, completion=completion, action=action)
         self.turns.append(turn)
         return turn

@@ -162,6 +162,7 @@ def _dump_seen(seen: Observation) -> SeenRow:
         url=seen.url,
         digest=seen.digest,
         message=seen.message,
+        goal=seen.goal,
     )
 
 
@@ -173,6 +174,7 @@ def _load_seen(row: SeenRow) -> Observation:
         url=row["url"],
         digest=row["digest"],
         message=row["message"],
+        goal=row["goal"],
     )
 
 

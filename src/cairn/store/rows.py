@@ -4,7 +4,7 @@ from typing import TypedDict
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Rises whenever a row changes its meaning; older segments are then refused or translated, never misread."""
 
 
@@ -29,6 +29,7 @@ class SeenRow(TypedDict):
     url: str
     digest: str
     message: str
+    goal: str
 
 
 class TurnRow(TypedDict):
@@ -100,6 +101,7 @@ _SEEN = pa.struct(
         ("url", pa.string()),
         ("digest", pa.string()),
         ("message", pa.string()),
+        ("goal", pa.string()),
     ]
 )
 _TURN = pa.struct(

@@ -10,6 +10,8 @@ from cairn.envs.chromium.browser import Browser, contained_command
 from cairn.envs.chromium.contained import SHELL, SITE, joined, read_left
 from cairn.envs.chromium.discovery import BrowserBinary
 from cairn.envs.chromium.page import Page, PageState
+from cairn.envs.miniwob.chain import ChainSession, ChainState, chain_of, seed_of, tasks_of
+from cairn.envs.miniwob.environment import keep
 from cairn.envs.miniwob.pages import VIEWPORT_HEIGHT, VIEWPORT_WIDTH, html_directory, page_script, page_url
 from cairn.envs.miniwob.session import MiniwobSession, SessionState
 from cairn.ports import BlobStore
@@ -18,6 +20,7 @@ from cairn.snapshot_ports import Container
 _PAGES = SITE / "miniwob"
 _TAB = TypeAdapter(PageState)
 _SESSION = TypeAdapter(SessionState)
+_CHAIN = TypeAdapter(ChainState)
 
 
 class ContainedMiniwobSession(MiniwobSession):
@@ -89,3 +92,65 @@ class MiniwobContainers:
         )
         session.container, session.browser = container, browser
         return session
+
+
+class ContainedChainSession(ChainSession):
+    """A chain whose container can be saved."""
+
+    container: Container
+    browser: Browser
+
+    async def leave(self) -> bytes:
+        """Let go of the container; what `resume_in` needs beside the saved container."""
+        state = self.state()
+        await self.browser.detach()
+        return _CHAIN.dump_json(state)
+
+    async def rejoin(self) -> None:
+        """Come back to the container after `leave`."""
+        await self.browser.attach(await self.container.connect())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainContainers(MiniwobContainers):
+    """How containers serve chains of MiniWoB++ tasks."""
+
+    async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedChainSession:
+        """A session at the chain's root, in a container (or a copy of one) that was prepared."""
+        browser = await joined(container, self.binary)
+        session = self._chain(container, browser, browser.page_in(read_left(_TAB, prepared)), task)
+        await session.begin()
+        return session
+
+    async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedChainSession:
+        """A session in a copy of a container that another session has left."""
+        state = read_left(_CHAIN, left)
+        browser = await joined(container, self.binary)
+        page = browser.page_in(state.session.page)
+        session = self._chain(container, browser, page, task)
+        now = self._part(page, tasks_of(chain_of(task.template))[len(state.performed)])
+        now.resume(state.session)
+        session.resume(state, now)
+        return session
+
+    def _chain(self, container: Container, browser: Browser, page: Page, task: Task) -> ContainedChainSession:
+        tasks = tasks_of(chain_of(task.template))
+
+        async def begin(part: int) -> MiniwobSession:
+            session = self._part(page, tasks[part])
+            await session.begin(seed_of(task.seed, part))
+            return session
+
+        session = ContainedChainSession(tasks=tasks, begin=begin, give_back=browser.end)
+        session.container, session.browser = container, browser
+        return session
+
+    def _part(self, page: Page, name: str) -> MiniwobSession:
+        return MiniwobSession(
+            page=page,
+            task=name,
+            url=page_url(name, pages=_PAGES),
+            blobs=self.blobs,
+            accessibility=None,
+            give_back=keep,
+        )

@@ -1,9 +1,9 @@
 """MiniWoB++ in headless Chromium, as an environment."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from cairn.data.ids import TemplateId
@@ -12,7 +12,7 @@ from cairn.data.task import Root, Start, Task, Template
 from cairn.envs.chromium.browser import Browser
 from cairn.envs.chromium.discovery import Channel, find_browser
 from cairn.envs.chromium.page import Page
-from cairn.envs.chromium.pool import BrowserPool, Lease, PoolLimits
+from cairn.envs.chromium.pool import BrowserPool, PoolLimits
 from cairn.envs.miniwob.accessibility import accessibility_tree
 from cairn.envs.miniwob.experts.tasks import EXPERT_TASKS
 from cairn.envs.miniwob.pages import (
@@ -43,6 +43,14 @@ _TURNS = {
     "sign-agreement": 24, "social-media-all": 20, "social-media-some": 20, "stock-market": 40,
     "terminal": 20, "tic-tac-toe": 12, "use-spinner": 24, "visual-addition": 12,
 }  # fmt: skip
+
+
+GiveBack = Callable[[], Awaitable[None]]
+"""Ends the use of a tab."""
+
+
+async def keep() -> None:
+    """Leave the tab as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,17 +120,28 @@ class MiniwobEnvironment:
         """A page for proving coordinates; see `CalibratedEnvironment`."""
         return await self._opened("target", url=target_url(target), seed=0)
 
-    async def _opened(self, task: str, *, url: str, seed: int) -> MiniwobSession:
+    async def borrow(self) -> tuple[Page, GiveBack]:
+        """A tab, once one is free, and how to give it back: for whoever opens several tasks in it."""
         pool = self._started()
         lease = await pool.borrow()
-        session = MiniwobSession(
-            page=lease.page,
+        return lease.page, partial(pool.give_back, lease)
+
+    def session_in(
+        self, page: Page, task: str, *, url: str | None = None, give_back: GiveBack = keep
+    ) -> MiniwobSession:
+        """A session in a tab, not yet begun; closing it leaves the tab alone unless `give_back` says otherwise."""
+        return MiniwobSession(
+            page=page,
             task=task,
-            url=url,
+            url=url or page_url(task),
             blobs=self._blobs,
             accessibility=accessibility_tree if self._options.accessibility else None,
-            give_back=_Return(pool, lease),
+            give_back=give_back,
         )
+
+    async def _opened(self, task: str, *, url: str, seed: int) -> MiniwobSession:
+        page, give_back = await self.borrow()
+        session = self.session_in(page, task, url=url, give_back=give_back)
         try:
             await session.begin(seed)
         except BaseException:
@@ -157,15 +176,6 @@ def _templates() -> tuple[Template, ...]:
         Template(id=TemplateId(f"{NAME}/{task}"), max_turns=_TURNS.get(task, _DEFAULT_TURNS))
         for task in registered_tasks()
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Return:
-    pool: BrowserPool
-    lease: Lease
-
-    async def __call__(self) -> None:
-        await self.pool.give_back(self.lease)
 
 
 async def _open_page(browser: Browser) -> Page:
