@@ -97,6 +97,7 @@ def test_without_checkpoints_there_is_nothing_to_learn_at() -> None:
 
 
 def test_options_that_cannot_work_are_refused() -> None:
-    for options in ({"answers": 1}, {"survey_every": 0}):
-        with pytest.raises(ConfigError):
-            PivotOptions(**options)
+    with pytest.raises(ConfigError):
+        PivotOptions(answers=1)
+    with pytest.raises(ConfigError):
+        PivotOptions(survey_every=0)

@@ -44,7 +44,7 @@ class TrainRequest:
 
 async def train(request: TrainRequest) -> Progress:
     """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
-    async with _parts(request) as parts:
+    async with opened(request) as parts:
         tracks = await collect_tracks(request.config, parts)
         course = build_course(request.config, parts, control=request.control, tracks=tracks)
         if request.resume:
@@ -53,7 +53,8 @@ async def train(request: TrainRequest) -> Progress:
 
 
 @asynccontextmanager
-async def _parts(request: TrainRequest) -> AsyncGenerator[Parts]:
+async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
+    """What a run is made of, closed in the end whatever happens."""
     check_ready(request.config)  # before there is a run that cannot go on
     run = _writer(request)
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
@@ -173,7 +174,7 @@ async def evaluate(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
 async def collect_demonstrations(config: RunConfig, folder: Path) -> dict[str, int]:
     """Let the experts play, into a new run that `train` can go on with; what they showed."""
     request = TrainRequest(config=config, folder=folder, resume=False, control=False, tensorboard=False)
-    async with _parts(request) as parts:
+    async with opened(request) as parts:
         tracks = await collect_tracks(config, parts)
         await build_course(config, parts, control=False, tracks=tracks).demonstrate()
     ledger = open_run(folder).ledger

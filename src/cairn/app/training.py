@@ -58,7 +58,20 @@ class Parts:
 
 def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequence[Track]) -> Course:
     """The whole run, not yet started. `tracks` are what `collect_tracks` found."""
-    runner = build_runner(
+    runner = recording_runner(config, parts)
+    return Course(
+        loop=build_loop(config, parts, runner, tracks=tracks),
+        evaluator=build_evaluator(config, parts.brain, runner),
+        templates=parts.templates,
+        demonstrate=build_demonstrations(config, parts, runner).curriculum,
+        options=_course_options(config, control=control),
+        folder=parts.run.path,
+    )
+
+
+def recording_runner(config: RunConfig, parts: Parts) -> RolloutRunner:
+    """Rollouts that the run's directory keeps."""
+    return build_runner(
         config,
         environment=parts.environment,
         brain=parts.brain,
@@ -66,8 +79,12 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequ
         record=parts.run.record,
         note=parts.run.note,
     )
+
+
+def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks: Sequence[Track]) -> SyncLoop:
+    """Rounds of rollouts and updates."""
     learning = config.reinforcement
-    loop = SyncLoop(
+    return SyncLoop(
         scheduler=build_scheduler(config, parts.templates, tracks),
         runner=runner,
         advantages=_advantages(learning),
@@ -81,17 +98,10 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequ
         groups_per_update=learning.groups_per_update,
         replay=_replay(config, parts.run),
     )
-    return Course(
-        loop=loop,
-        evaluator=build_evaluator(config, parts.brain, runner),
-        templates=parts.templates,
-        demonstrate=_demonstrations(config, parts, runner).curriculum,
-        options=_course_options(config, control=control),
-        folder=parts.run.path,
-    )
 
 
-def _demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrations:
+def build_demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrations:
+    """What experts show of the first training tasks."""
     shown = config.demonstrations.per_template
     return Demonstrations(
         player=ExpertPlayer(runner=runner, store=parts.run.trajectories, codec=parts.brain.codec, events=parts.events),

@@ -9,7 +9,7 @@ how much a real policy learns.
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool
 
 from cairn.data.action import Action, Click, Finish, FinishStatus, Point
 from cairn.data.checkpoint import Checkpoint, Track
@@ -94,7 +94,7 @@ class Table:
         last = first + 1 if answered else self._options.steps
         chances = self._right[task, first:last]
         right = self._rng.random((plan.group_size, last - first)) < chances
-        solved = right.all(axis=1)
+        solved: Bool[np.ndarray, " G"] = np.all(right, axis=1, keepdims=True)[:, 0]
         taken = np.where(solved, last - first, right.argmin(axis=1) + 1)
         if not answered:
             spent.steps += int(taken.sum())
@@ -103,16 +103,14 @@ class Table:
             self._learn(task, first, last, solved)
         return self._group(plan, solved, right[:, 0])
 
-    def _learn(self, task: int, first: int, last: int, solved: Float64[np.ndarray, " G"]) -> None:
+    def _learn(self, task: int, first: int, last: int, solved: Bool[np.ndarray, " G"]) -> None:
         """One reward is shared by all steps, and clearest where half of a group has it."""
         share = float(solved.mean())
         gain = self._options.rate * 4 * share * (1 - share) / np.sqrt(last - first)
         now = self._right[task, first:last]
         self._right[task, first:last] = np.minimum(0.995, now + gain * (1 - now))
 
-    def _group(
-        self, plan: RolloutPlan, solved: Float64[np.ndarray, " G"], right: Float64[np.ndarray, " G"]
-    ) -> ScoredGroup:
+    def _group(self, plan: RolloutPlan, solved: Bool[np.ndarray, " G"], right: Bool[np.ndarray, " G"]) -> ScoredGroup:
         """What schedulers look at: outcomes and first actions."""
         group = played_group(plan, [float(one) for one in solved])
         members = [self._acting(m, bool(own)) for m, own in zip(group.members, right, strict=True)]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cairn import config as configuration
+from cairn.cli.bench_efficiency import efficiency
 from cairn.cli.console import ERR, OUT, print_json, reported
 from cairn.cli.recipes import find
 from cairn.cli.running import run_async
@@ -21,6 +22,9 @@ Overrides = Annotated[
 Python = Annotated[
     Path | None, typer.Option(help="Python of the competitors' virtual environment; default: scripts/bench-setup's.")
 ]
+
+
+app.command()(efficiency)
 
 
 @app.command()

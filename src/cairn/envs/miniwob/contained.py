@@ -15,7 +15,7 @@ from cairn.envs.miniwob.environment import keep
 from cairn.envs.miniwob.pages import VIEWPORT_HEIGHT, VIEWPORT_WIDTH, html_directory, page_script, page_url
 from cairn.envs.miniwob.session import MiniwobSession, SessionState
 from cairn.ports import BlobStore
-from cairn.snapshot_ports import Container
+from cairn.snapshot_ports import ContainedSession, Container
 
 _PAGES = SITE / "miniwob"
 _TAB = TypeAdapter(PageState)
@@ -65,14 +65,14 @@ class MiniwobContainers:
         await browser.detach()
         return _TAB.dump_json(state)
 
-    async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedMiniwobSession:
+    async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedSession:
         """A session at the task's root, in a container (or a copy of one) that was prepared."""
         browser = await joined(container, self.binary)
         session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared)), task)
         await session.begin(task.seed)
         return session
 
-    async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedMiniwobSession:
+    async def resume_in(self, container: Container, left: bytes, task: Task) -> ContainedSession:
         """A session in a copy of a container that another session has left."""
         state = read_left(_SESSION, left)
         browser = await joined(container, self.binary)

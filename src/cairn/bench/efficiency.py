@@ -1,0 +1,174 @@
+"""What methods spend to get equally far: the same base policy, the same tasks, real browsers, several seeds."""
+
+import asyncio
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from pathlib import Path
+
+from cairn import config as configuration
+from cairn.app.run import TrainRequest, train
+from cairn.bench.race import Mark, Race, RaceBudget, best_policy, finished, run_race
+from cairn.config import RunConfig
+from cairn.errors import ConfigError
+from cairn.loop.course import PROGRESS
+from cairn.loop.progress import Phase, read
+
+
+class Method(StrEnum):
+    """Ways to spend interactions."""
+
+    VANILLA = "vanilla"  # whole rollouts of every task
+    ARPO = "arpo"  # the same, with success replay
+    STAGE1 = "stage1"  # single answers at pivots
+    HYBRID = "hybrid"  # local, suffix and root rollouts, task by task
+    BOTH = "stage1+hybrid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EfficiencyOptions:
+    """What is compared, and where it is kept."""
+
+    suite: str  # the name of a recipe
+    recipe: Path
+    methods: tuple[Method, ...]
+    seeds: int
+    work: Path  # the runs: what is finished there is not run again
+    results: Path  # the folder of the table
+    budget: RaceBudget
+    local: RaceBudget  # of stage one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One mark of one race; steps and samples of an earlier stage are inside."""
+
+    method: Method
+    seed: int
+    mark: Mark
+
+
+def run_efficiency(options: EfficiencyOptions, *, progress: Callable[[str], None] = lambda _: None) -> Path:
+    """Run what is missing, and write the table of everything; its path."""
+    base = _base(options, progress)
+    rows: list[Row] = []
+    for seed in range(options.seeds):
+        for method in options.methods:
+            rows += _rows(method, seed, base, options, progress)
+            write_rows(rows, table_of(options.results, options.suite))
+    return table_of(options.results, options.suite)
+
+
+def table_of(results: Path, suite: str) -> Path:
+    """Where a suite's table lies."""
+    return results / f"efficiency-{suite}.csv"
+
+
+def _base(options: EfficiencyOptions, progress: Callable[[str], None]) -> Path:
+    """The policy that all methods start from, cloned from experts."""
+    folder = options.work / "base"
+    policy = folder / "checkpoints" / Phase.IMITATE
+    if not (folder / PROGRESS).exists() or read(folder / PROGRESS).phase is not Phase.DONE:
+        progress("the base policy")
+        config = configuration.load(options.recipe, ("reinforcement.updates=0", "reinforcement.scheduler=tasks"))
+        begun = (folder / "run.json").exists()
+        asyncio.run(train(TrainRequest(config=config, folder=folder, resume=begun, control=False, tensorboard=False)))
+    return policy
+
+
+def _rows(
+    method: Method, seed: int, base: Path, options: EfficiencyOptions, progress: Callable[[str], None]
+) -> list[Row]:
+    def told(what: str) -> None:
+        progress(f"{method}, seed {seed}: {what}")
+
+    if method is not Method.BOTH:
+        race = _race(method, seed, base, options, told)
+        return [Row(method=method, seed=seed, mark=mark) for mark in race.marks]
+    local = _race(Method.STAGE1, seed, base, options, told)
+    start = best_policy(_folder(Method.STAGE1, seed, options))
+    race = _race(Method.BOTH, seed, start, options, told)
+    before = max(local.marks, key=lambda mark: mark.train_avg)
+    return [
+        Row(method=method, seed=seed, mark=replace(mark, samples=mark.samples + before.samples)) for mark in race.marks
+    ]
+
+
+def _race(method: Method, seed: int, start: Path, options: EfficiencyOptions, progress: Callable[[str], None]) -> Race:
+    folder = _folder(method, seed, options)
+    done = finished(folder)
+    if done is not None:
+        return done
+    budget = options.local if method is Method.STAGE1 else options.budget
+    return asyncio.run(run_race(_config(method, seed, start, options), folder, budget, progress=progress))
+
+
+def _folder(method: Method, seed: int, options: EfficiencyOptions) -> Path:
+    return options.work / f"{method}-{seed}"
+
+
+def _config(method: Method, seed: int, start: Path, options: EfficiencyOptions) -> RunConfig:
+    """The recipe, but for where rollouts start and end."""
+    same = (f"seed={seed}", f'policy.start="{start}"', "imitation.updates=0")
+    match method:
+        case Method.VANILLA:
+            own = ("reinforcement.scheduler=tasks", "snapshots.store=none")
+        case Method.ARPO:
+            own = ("reinforcement.scheduler=tasks", "snapshots.store=none", "replay.capacity=8")
+        case Method.STAGE1:
+            own = ("reinforcement.scheduler=pivots", "snapshots.store=none")
+        case Method.HYBRID | Method.BOTH:
+            own = ("reinforcement.scheduler=adaptive",)
+    return configuration.load(options.recipe, (*same, *own))
+
+
+# ── the table ─────────────────────────────────────────────────────────────────
+
+_MARK = [field.name for field in fields(Mark)]
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
+    """One line for each mark."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["method", "seed", *_MARK])
+        for row in rows:
+            values = asdict(row.mark)
+            writer.writerow([row.method, row.seed, *(_cell(values[name]) for name in _MARK)])
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    """What `write_rows` wrote."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return tuple(_row(line) for line in csv.DictReader(file))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no {path}: run `cairn bench efficiency` first") from None
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged: {error}") from error
+
+
+def _row(line: dict[str, str]) -> Row:
+    whole = {name: int(line[name]) for name in ("update", "steps", "samples", "restores")}
+    shares = {name: float(line[name]) for name in ("minutes", "train_avg", "train_pass")}
+    ends = {name: float(line[name]) if line[name] else None for name in _MARK if name.startswith("held_")}
+    mark = Mark(
+        update=whole["update"],
+        steps=whole["steps"],
+        samples=whole["samples"],
+        restores=whole["restores"],
+        minutes=shares["minutes"],
+        train_avg=shares["train_avg"],
+        train_pass=shares["train_pass"],
+        held_avg=ends["held_avg"],
+        held_pass=ends["held_pass"],
+        held_low=ends["held_low"],
+        held_high=ends["held_high"],
+    )
+    return Row(method=Method(line["method"]), seed=int(line["seed"]), mark=mark)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

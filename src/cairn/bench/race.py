@@ -1,0 +1,214 @@
+"""One method from a given policy: trained to a budget, measured on its way, resumable."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from cairn.app.run import TrainRequest, opened
+from cairn.app.training import (
+    Parts,
+    build_demonstrations,
+    build_evaluator,
+    build_loop,
+    collect_tracks,
+    recording_runner,
+)
+from cairn.config import RunConfig
+from cairn.data.ledger import Ledger, Quantity
+from cairn.data.task import Purpose, Split
+from cairn.evaluate.run import Evaluator
+from cairn.loop.imitation import Curriculum
+from cairn.loop.sync import SyncLoop
+
+_LEARNING = (Purpose.TRAIN, Purpose.PROBE, Purpose.REESTIMATE)
+_LATEST, _BEST, _STATE = "latest", "best", "race.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceBudget:
+    """When a race ends, and how often it is measured."""
+
+    steps: int  # actions executed while learning, probes and estimates included
+    minutes: float  # of learning and of measuring
+    updates: int
+    every_steps: int  # between two measurements …
+    every_updates: int  # … or so many updates, whichever comes first
+    tries: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One measurement."""
+
+    update: int
+    steps: int
+    samples: int
+    restores: int
+    minutes: float
+    train_avg: float
+    train_pass: float
+    held_avg: float | None = None  # at the ends alone
+    held_pass: float | None = None
+    held_low: float | None = None
+    held_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """How far it is."""
+
+    update: int = 0
+    seconds: float = 0.0
+    marks: tuple[Mark, ...] = ()
+    best: float = -1.0  # train Avg@k of the policy that is kept as the best
+    scheduler: dict[str, object] = field(default_factory=dict[str, object])
+    done: bool = False
+
+
+_RACE = TypeAdapter(Race)
+
+
+def finished(folder: Path) -> Race | None:
+    """The race in a folder, where it was run to its end."""
+    path = folder / _STATE
+    if not path.exists():
+        return None
+    race = _RACE.validate_json(path.read_bytes())
+    return race if race.done else None
+
+
+def best_policy(folder: Path) -> Path:
+    """The policy with the best train Avg@k of a race."""
+    return folder / "checkpoints" / _BEST
+
+
+async def run_race(
+    config: RunConfig, folder: Path, budget: RaceBudget, *, progress: Callable[[str], None] = lambda _: None
+) -> Race:
+    """Train to the budget, or go on with what was begun in the folder. Cancelled, it can be run again."""
+    begun = (folder / "run.json").exists()
+    request = TrainRequest(config=config, folder=folder, resume=begun, control=False, tensorboard=False)
+    async with opened(request) as parts:
+        racer = await _Racer.ready(config, parts, budget, progress)
+        return await racer.run()
+
+
+class _Racer:
+    def __init__(
+        self, parts: Parts, budget: RaceBudget, *, loop: SyncLoop, evaluator: Evaluator, lessons: Curriculum | None
+    ) -> None:
+        self._parts = parts
+        self._budget = budget
+        self._loop = loop
+        self._evaluator = evaluator
+        self._lessons = lessons
+        self._race = Race()
+        self._rehearsal = 0
+        self._per_template = (0, 0)  # train, held out
+        self._progress: Callable[[str], None] = lambda _: None
+
+    @classmethod
+    async def ready(
+        cls, config: RunConfig, parts: Parts, budget: RaceBudget, progress: Callable[[str], None]
+    ) -> "_Racer":
+        progress("experts")
+        tracks = await collect_tracks(config, parts)
+        runner = recording_runner(config, parts)
+        rehearsal = config.reinforcement.rehearsal
+        racer = cls(
+            parts,
+            budget,
+            loop=build_loop(config, parts, runner, tracks=tracks),
+            evaluator=build_evaluator(config, parts.brain, runner),
+            lessons=await build_demonstrations(config, parts, runner).curriculum() if rehearsal else None,
+        )
+        racer._rehearsal = rehearsal
+        racer._per_template = (config.tracks.per_template, config.evaluation.per_template)
+        racer._progress = progress
+        racer._resume()
+        return racer
+
+    async def run(self) -> Race:
+        await self._loop.engine.update(self._loop.learner.version)
+        if not self._race.marks:
+            await self._measure(held_out=True)
+        while not self._race.done:
+            await self._step()
+            ended = self._ended()
+            if ended or self._due():
+                await self._measure(held_out=ended)
+                self._save(done=ended)
+        return self._race
+
+    async def _step(self) -> None:
+        clock, number = self._loop.clock, self._race.update
+        begun = clock.now()
+        first = number * self._rehearsal
+        lessons = [self._lessons.batch(first + i) for i in range(self._rehearsal)] if self._lessons else []
+        await self._loop.step(number, rehearsal=lessons)
+        self._race = replace(self._race, update=number + 1, seconds=self._race.seconds + clock.now() - begun)
+
+    def _ended(self) -> bool:
+        budget, race = self._budget, self._race
+        spent = steps_of(self._parts.run.ledger)
+        return spent >= budget.steps or race.seconds >= 60 * budget.minutes or race.update >= budget.updates
+
+    def _due(self) -> bool:
+        last = self._race.marks[-1]
+        steps = steps_of(self._parts.run.ledger) - last.steps
+        return steps >= self._budget.every_steps or self._race.update - last.update >= self._budget.every_updates
+
+    async def _measure(self, *, held_out: bool) -> None:
+        train, held = self._per_template
+        templates, tries = self._parts.templates, self._budget.tries
+        own = await self._evaluator.run(templates, split=Split.TRAIN, per_template=train, tries=tries, greedy=False)
+        ledger = self._parts.run.ledger
+        mark = Mark(
+            update=self._race.update,
+            steps=steps_of(ledger),
+            samples=int(ledger.total(Quantity.SEQUENCES_IN_UPDATES)),
+            restores=int(ledger.total(Quantity.RESTORES)),
+            minutes=self._race.seconds / 60,
+            train_avg=own.success.mean,
+            train_pass=own.pass_at(tries).mean,
+        )
+        if held_out:
+            other = await self._evaluator.run(
+                templates, split=Split.HELD_OUT, per_template=held, tries=tries, greedy=False
+            )
+            success = other.success
+            mark = replace(
+                mark,
+                held_avg=success.mean,
+                held_pass=other.pass_at(tries).mean,
+                held_low=success.low,
+                held_high=success.high,
+            )
+        if mark.train_avg > self._race.best:
+            self._loop.learner.save(self._parts.run.path / "checkpoints" / _BEST)
+            self._race = replace(self._race, best=mark.train_avg)
+        self._race = replace(self._race, marks=(*self._race.marks, mark))
+        self._progress(f"{mark.steps} steps, {mark.samples} samples: train Avg@{tries} {mark.train_avg:.3f}")
+
+    def _save(self, *, done: bool) -> None:
+        self._loop.learner.save(self._parts.run.path / "checkpoints" / _LATEST)
+        self._race = replace(self._race, done=done, scheduler=dict(self._loop.scheduler.state_dict()))
+        path = self._parts.run.path / _STATE
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(self._race)), encoding="utf-8")
+        fresh.replace(path)
+
+    def _resume(self) -> None:
+        path = self._parts.run.path / _STATE
+        if path.exists():
+            self._race = _RACE.validate_json(path.read_bytes())
+            self._loop.learner.load(self._parts.run.path / "checkpoints" / _LATEST)
+            self._loop.scheduler.load_state_dict(self._race.scheduler)
+
+
+def steps_of(ledger: Ledger) -> int:
+    """Actions executed while learning: in training, probes and estimates."""
+    return int(sum(ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=purpose) for purpose in _LEARNING))
