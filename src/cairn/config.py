@@ -116,6 +116,12 @@ class ReinforcementOptions(Table):
     """`trajectory_mean` is M-GRPO's triple mean."""
     norm: float | None = Field(default=None, gt=0)
     """What `seq_mean_token_sum_norm` divides by, such as the longest answer that can be sampled."""
+    loss: Literal["ppo", "gspo", "cispo", "reinforce", "sapo"] = "ppo"
+    """GSPO wants clips of 3e-4 and 4e-4, and `aggregation = "seq_mean_token_mean"`."""
+    dual_clip: float | None = Field(default=None, gt=1)
+    """Of `ppo`: what a failure's ratio counts at most; the field's 3."""
+    weight_cap: float = Field(default=5.0, gt=0)
+    """Of `cispo`."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
     kl: float = Field(default=0.0, ge=0)

@@ -13,12 +13,16 @@ from cairn.data.sample import Batch
 from cairn.errors import ConfigError, InvariantError
 from cairn.models.policy import Policy
 from cairn.train.guard import Bounds
-from cairn.train.learner import GradientLearner, Objective, Settings
+from cairn.train.learner import GradientLearner, Settings
+from cairn.train.objective import Loss, Objective
 from cairn.train.optimisation import Optimisation
 from tiny_policy import batch, credited, flat_logprobs, policy, prompt
 
 PLAIN = Optimisation(learning_rate=1e-3)
 SETTINGS = Settings(imitation=PLAIN, improvement=PLAIN, bounds=Bounds(mean=1e-3, token=1e-3))
+
+
+LOSSES: tuple[Loss, ...] = ("ppo", "gspo", "cispo", "reinforce", "sapo")
 
 
 def learner(trained: Policy | None = None, settings: Settings = SETTINGS) -> GradientLearner:
@@ -45,8 +49,9 @@ def logprob(trained: Policy, ids: np.ndarray, count: int) -> float:
 # ── improvement ───────────────────────────────────────────────────────────────
 
 
-def test_a_step_makes_praised_answers_likelier_and_blamed_ones_rarer() -> None:
-    trained = learner()
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_step_makes_praised_answers_likelier_and_blamed_ones_rarer(loss: Loss) -> None:
+    trained = learner(settings=replace(SETTINGS, objective=replace(SETTINGS.objective, loss=loss)))
     before = policy()
     good, bad = (
         credited(prompt(6), [10, 11], policy=before, credit=1),
@@ -59,8 +64,10 @@ def test_a_step_makes_praised_answers_likelier_and_blamed_ones_rarer() -> None:
         assert sign * (logprob(trained.policy, ids, 2) - logprob(before, ids, 2)) > 0.01
 
 
-def test_on_policy_the_gradient_is_that_of_reinforce() -> None:
-    trained, by_hand = learner(), policy()
+@pytest.mark.parametrize("loss", LOSSES)
+def test_on_policy_the_gradient_of_every_loss_is_that_of_reinforce(loss: Loss) -> None:
+    trained = learner(settings=replace(SETTINGS, objective=replace(SETTINGS.objective, loss=loss)))
+    by_hand = policy()
     data = batch(by_hand)
     seen: dict[str, torch.Tensor] = {}
     for name, weight in trained.policy.model.named_parameters():

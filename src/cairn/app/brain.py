@@ -11,7 +11,8 @@ from cairn.data.ids import PolicyVersion
 from cairn.engines.transformers import TransformersEngine
 from cairn.ports import BlobStore, Codec, Engine, Learner, Sampling
 from cairn.train.guard import Bounds
-from cairn.train.learner import GradientLearner, Objective, Settings
+from cairn.train.learner import GradientLearner, Settings
+from cairn.train.objective import Objective
 from cairn.train.optimisation import Optimisation
 
 
@@ -58,6 +59,9 @@ def _settings(config: RunConfig, *, placeholder_id: int | None) -> Settings:
         imitation=_optimisation(config.imitation.optimizer),
         improvement=_optimisation(learning.optimizer),
         objective=Objective(
+            loss=learning.loss,
+            dual_clip=learning.dual_clip,
+            weight_cap=learning.weight_cap,
             clip_low=learning.clip_low,
             clip_high=learning.clip_high,
             kl_coefficient=learning.kl,

@@ -53,6 +53,7 @@ class Tokens:
     positive: Float32[Tensor, " T"]
     negative: Float32[Tensor, " T"]
     weights: Float32[Tensor, " T"]
+    sequence: Int64[Tensor, " T"]  # which of the examples each token is of
 
     @property
     def credit(self) -> tuple[Tensor, Tensor]:
@@ -66,9 +67,11 @@ def tokens(examples: Sequence[Example], device: torch.device) -> Tokens:
     def joined(arrays: Sequence[Float32[np.ndarray, " T"]]) -> Tensor:
         return torch.from_numpy(np.concatenate(arrays)).to(device)
 
+    lengths = [e.sampled.shape[0] for e in examples]
     return Tokens(
         behaviour=joined([e.logprobs for e in examples]),
         positive=joined([e.positive for e in examples]),
         negative=joined([e.negative for e in examples]),
         weights=joined([e.weights for e in examples]),
+        sequence=torch.from_numpy(np.repeat(np.arange(len(examples)), lengths)).to(device),
     )

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -23,23 +22,9 @@ from cairn.ports import LearnerStep
 from cairn.train import state
 from cairn.train.examples import Example, Tokens, example, tokens
 from cairn.train.guard import Agreement, Bounds, check_sampled, check_shape
+from cairn.train.objective import Objective, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
 from cairn.train.survey import Survey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """What `improve` optimises, and in how many optimiser steps."""
-
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    dual_clip: float | None = None
-    kl_coefficient: float = 0.0  # towards the policy that the first `improve` found
-    kl_estimator: Literal["k2", "k3"] = "k3"
-    entropy_coefficient: float = 0.0
-    temperature: float = 1.0  # of the sampling: log-probabilities are those of the tempered distribution
-    epochs: int = 1
-    minibatches: int = 1  # each is one optimiser step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,20 +137,12 @@ class GradientLearner:
         objective = self._settings.objective
         own = tokens(part, self._policy.device)
         log_probs, chosen = self._score(self._policy, part, temperature=objective.temperature)
-        cost = losses.clipped_surrogate(
-            chosen,
-            own.behaviour,
-            own.credit,
-            clip_low=objective.clip_low,
-            clip_high=objective.clip_high,
-            dual_clip=objective.dual_clip,
-        ).sum()
+        cost = policy_cost(objective, chosen, own).sum()
         cost = cost + self._regularisation(part, own, log_probs=log_probs, chosen=chosen)
         survey.loss += float(cost.detach())
         survey.add(part, own, log_probs=log_probs, chosen=chosen)
         with torch.no_grad():
-            limits = (1.0 - objective.clip_low, 1.0 + objective.clip_high)
-            survey.note_clipped(losses.at_clip(chosen, own.behaviour, own.credit, limits=limits))
+            survey.note_clipped(losses.at_clip(chosen, own.behaviour, own.credit, limits=objective.limits))
         return cost
 
     def _regularisation(self, part: Sequence[Example], own: Tokens, *, log_probs: Tensor, chosen: Tensor) -> Tensor:
