@@ -6,12 +6,14 @@ import pytest
 
 from cairn import config as configuration
 from cairn import open_run
+from cairn.app.pictures import draw_starts
 from cairn.app.run import TrainRequest, check_ready, train
 from cairn.config import RunConfig
 from cairn.data.ledger import Quantity
 from cairn.data.task import FromSnapshot, Purpose, Recorded, Root, Split
 from cairn.errors import ConfigError
-from cairn.loop.progress import Phase
+from cairn.loop.course import PROGRESS
+from cairn.loop.progress import Phase, read
 
 
 def recipe(tmp_path: Path, *settings: str) -> RunConfig:
@@ -76,6 +78,9 @@ async def test_tasks_are_surveyed_estimated_and_learned_from_the_states_on_their
     assert ledger.total(Quantity.RESTORES) == restores
     assert ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=Purpose.REESTIMATE) > 0
     assert {type(g.plan.start) for g in learned if g.plan.purpose is Purpose.TRAIN} <= {Recorded, FromSnapshot, Root}
+    picture = draw_starts(tmp_path / "run", read(tmp_path / "run" / PROGRESS), title="run")
+    assert picture is not None
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 async def test_estimates_are_no_lessons(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from cairn.dashboard.adaptive import Slice, TaskRow, draw_adaptive
 from cairn.dashboard.curve import EvaluationPoint, TrainingPoint, draw_curve
 from cairn.dashboard.seeds import SeedCurve, draw_seeds
 
@@ -54,3 +55,16 @@ def test_a_run_that_is_hardly_begun_can_be_drawn(tmp_path: Path, points: list[Ev
     draw_curve(points, [], tmp_path / "curve.png", title="run")
     with Image.open(tmp_path / "curve.png") as image:
         assert image.size == (1080, 630)
+
+
+def test_adaptive_training_is_drawn_by_mode(tmp_path: Path) -> None:
+    slices = [Slice(steps=10, local=3, suffix=1, root=0), Slice(steps=40, local=1, suffix=2, root=2)]
+    tasks = [
+        TaskRow(mode="local", frontier=None, scores=(0.1, 0.6)),
+        TaskRow(mode="suffix", frontier=1, scores=(0.2, 0.5, 0.9)),
+        TaskRow(mode="root", frontier=None, scores=(0.0,)),
+        TaskRow(mode="", frontier=None, scores=()),
+    ]
+    draw_adaptive(slices, tasks, tmp_path / "starts.png", title="run")
+    draw_adaptive([], [], tmp_path / "nothing.png", title="nothing yet")
+    assert len(colours(tmp_path / "starts.png")) > len(colours(tmp_path / "nothing.png"))

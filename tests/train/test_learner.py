@@ -73,14 +73,14 @@ def test_on_policy_the_gradient_of_every_loss_is_that_of_reinforce(loss: Loss) -
     for name, weight in trained.policy.model.named_parameters():
         weight.register_post_accumulate_grad_hook(lambda p, n=name: seen.update({n: p.grad.clone()}))
     trained.improve(data)
-    loss = torch.zeros(())
+    total = torch.zeros(())
     for one in data.samples:
         ids = one.sample.token_ids
         chosen = flat_logprobs(by_hand, ids).gather(-1, torch.from_numpy(ids[1:, None]).long())[:, 0]
-        loss = (
-            loss - (torch.from_numpy(one.positive + one.negative)[1:] * torch.where(chosen > -1e9, chosen, 0.0)).sum()
+        total = (
+            total - (torch.from_numpy(one.positive + one.negative)[1:] * torch.where(chosen > -1e9, chosen, 0.0)).sum()
         )
-    loss.backward()
+    total.backward()
     for name, weight in by_hand.model.named_parameters():
         torch.testing.assert_close(seen[name], weight.grad, atol=1e-4, rtol=1e-3, msg=name)
 

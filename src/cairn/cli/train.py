@@ -51,7 +51,7 @@ def train(
     with reported():
         folder = _folder(recipe, out, resume=resume)
         config = _config(recipe, overrides or [], folder, resume=resume)
-        from cairn.app.pictures import draw
+        from cairn.app.pictures import draw, draw_starts
         from cairn.app.run import TrainRequest
         from cairn.app.run import train as train_run
 
@@ -67,11 +67,14 @@ def train(
                 )
                 raise typer.Exit(130) from None
         curve = draw(folder, progress, title=f"{recipe}, seed {config.seed}")
+        starts = draw_starts(folder, progress, title=f"{recipe}, seed {config.seed}")
         write_csv(folder / "evaluations.csv", [(config.seed, progress)])
         summary = summarise(progress)
         if not quiet:
             OUT.print(_table(progress))
             OUT.print(f"curve: {curve}\npolicy: {folder / 'checkpoints' / Phase.REINFORCE}")
+            if starts is not None:
+                OUT.print(f"where rollouts started: {starts}")
             OUT.print(f"next: [bold]cairn eval {folder}[/]  (evaluates the saved policy again)")
         print_json({**dataclasses.asdict(summary), "run": str(folder)})
 

@@ -282,7 +282,10 @@ class Adaptive:
             "drawn": self._drawn,
             "scores": self._survey.state(),
             "queue": [[order.aim, order.track, order.checkpoint, order.size] for order in self._queue],
-            "tasks": {track.task.id: p.state() for track, p in zip(self._tracks, self._progress, strict=True)},
+            "tasks": {
+                track.task.id: {**self._progress[i].state(), "at": self.frontier(i)}  # "at" is for readers alone
+                for i, track in enumerate(self._tracks)
+            },
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
