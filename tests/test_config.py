@@ -20,7 +20,9 @@ def test_there_are_recipes() -> None:
 
 
 def test_a_resolved_configuration_reads_back_to_itself(tmp_path: Path) -> None:
-    config = load(RECIPES[0], ["reinforcement.group_size=4", "policy.codec=text", 'policy.path="a\\\\b\\"c"'])
+    config = load(
+        RECIPES[0], ["reinforcement.group_size=4", "policy.model=path", "policy.codec=text", 'policy.path="a\\\\b\\"c"']
+    )
     path = tmp_path / "resolved.toml"
     path.write_text(to_toml(config), encoding="utf-8")
     assert load(path) == config

@@ -103,9 +103,10 @@ class ReinforcementOptions(Table):
     updates: int | None = Field(default=None, ge=0)
     groups_per_update: int = Field(default=8, ge=1)
     group_size: int = Field(default=8, ge=2)
-    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots"] = "variance"
+    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress"] = "variance"
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
-    ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone."""
+    ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone;
+    `progress` draws starts on experts' ways by how fast their success is changing."""
     estimator: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
     negative_scale: float = Field(default=1.0, ge=0, le=1)
     """What negative advantages are multiplied with. Below 1, failures push less than successes pull, so that a small
@@ -274,10 +275,10 @@ class RunConfig(Table):
                 "imitation.minutes and reinforcement.rehearsal must be 0 or unset"
             )
         scheduler = self.reinforcement.scheduler
-        if scheduler in {"tasks", "adaptive", "pivots"} and not self.tracks.per_template:
+        if scheduler in {"tasks", "adaptive", "pivots", "progress"} and not self.tracks.per_template:
             raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs tracks.per_template >= 1')
-        if scheduler == "adaptive" and self.snapshots.store == "none":
-            raise ValueError('reinforcement.scheduler = "adaptive" needs snapshots.store, such as "auto"')
+        if scheduler in {"adaptive", "progress"} and self.snapshots.store == "none":
+            raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs snapshots.store, such as "auto"')
         self.policy.check()
         return self
 

@@ -30,6 +30,7 @@ from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
 from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import AdvantageFn
 from cairn.schedule.adaptive import Adaptive, AdaptiveOptions
+from cairn.schedule.bandit import BanditOptions, LearningProgress
 from cairn.schedule.orders import Writer
 from cairn.schedule.pivots import PivotOptions, PivotRounds
 from cairn.schedule.plans import RootPlans
@@ -263,6 +264,10 @@ def build_scheduler(config: RunConfig, templates: Sequence[Template], tracks: Se
                     survey_every=config.adaptive.survey_every,
                     weighted=config.adaptive.weighted,
                 ),
+            )
+        case "progress":
+            return LearningProgress(
+                tracks=tracks, writer=_writer(config), options=BanditOptions(size=config.adaptive.suffixes)
             )
         case "adaptive":
             return Adaptive(

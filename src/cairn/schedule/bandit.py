@@ -40,8 +40,9 @@ class _Arm:
 
 
 class LearningProgress:
-    """Draws (task, start) in proportion to how fast its success has been changing (arXiv:1707.00183), for suffixes
-    from the states on experts' ways and for whole rollouts alike.
+    """Draws (task, start) in proportion to how fast its success has been changing (arXiv:1707.00183).
+
+    Starts are the states on experts' ways, from which suffixes are rolled out, and the root.
 
     The first visits go round, from the deepest starts to the roots, so that every start is known before it is judged.
     """
