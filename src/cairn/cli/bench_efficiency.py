@@ -1,5 +1,7 @@
 """`cairn bench efficiency`: what methods spend to get equally far."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +9,7 @@ import typer
 
 from cairn.cli.console import ERR, OUT, reported
 from cairn.cli.recipes import find
+from cairn.errors import ConfigError
 
 SUITES = ("miniwob-long", "miniwob-chain")
 
@@ -38,38 +41,57 @@ def efficiency(
     cairn bench efficiency --report benchmarks/results
     """
     with reported():
-        from cairn.bench.efficiency import EfficiencyOptions, Method, read_rows, run_efficiency, table_of
-        from cairn.bench.efficiency_report import efficiency_json, efficiency_table, standings
-        from cairn.bench.race import RaceBudget
-        from cairn.errors import ConfigError
-
         if report is None:
-            unknown = [name for name in methods.split(",") if name not in set(Method)]
-            if unknown:
-                raise ConfigError(f"there is no method {unknown[0]!r}: choose of {', '.join(Method)}")
-            budget = RaceBudget(
-                steps=steps, minutes=minutes, updates=10_000, every_steps=max(1, steps // 12), every_updates=25
+            wanted = _Wanted(
+                suite=suite, methods=tuple(methods.split(",")), seeds=seeds, work=work / suite, results=results
             )
-            options = EfficiencyOptions(
-                suite=suite,
-                recipe=find(suite),
-                methods=tuple(Method(name) for name in methods.split(",")),
-                seeds=seeds,
-                work=work / suite,
-                results=results,
-                budget=budget,
-                local=RaceBudget(
-                    steps=steps, minutes=minutes, updates=local_updates, every_steps=steps, every_updates=10
-                ),
-            )
-            with ERR.status("racing") as status:
-                run_efficiency(options, progress=status.update)
-        folder, wanted = (results, [suite]) if report is None else (report, SUITES)
-        suites = [
-            (name, standings(read_rows(table_of(folder, name)))) for name in wanted if table_of(folder, name).exists()
-        ]
-        if not suites:
-            raise ConfigError(f"{folder} holds no table of `cairn bench efficiency`")
-        for name, found in suites:
-            OUT.print(efficiency_table(found, title=name))
-        typer.echo(efficiency_json(suites))
+            _run(wanted, steps=steps, minutes=minutes, local_updates=local_updates)
+            _tell(results, [suite])
+        else:
+            _tell(report, SUITES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is compared."""
+
+    suite: str
+    methods: tuple[str, ...]
+    seeds: int
+    work: Path
+    results: Path
+
+
+def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> None:
+    from cairn.bench.efficiency import EfficiencyOptions, Method, run_efficiency
+    from cairn.bench.race import RaceBudget
+
+    unknown = [name for name in wanted.methods if name not in set(Method)]
+    if unknown:
+        raise ConfigError(f"there is no method {unknown[0]!r}: choose of {', '.join(Method)}")
+    budget = RaceBudget(steps=steps, minutes=minutes, updates=10_000, every_steps=max(1, steps // 12), every_updates=25)
+    options = EfficiencyOptions(
+        suite=wanted.suite,
+        recipe=find(wanted.suite),
+        methods=tuple(Method(name) for name in wanted.methods),
+        seeds=wanted.seeds,
+        work=wanted.work,
+        results=wanted.results,
+        budget=budget,
+        local=replace(budget, updates=local_updates, every_steps=steps, every_updates=10),
+    )
+    with ERR.status("racing") as status:
+        run_efficiency(options, progress=status.update)
+
+
+def _tell(folder: Path, names: Sequence[str]) -> None:
+    from cairn.bench.efficiency import read_rows, table_of
+    from cairn.bench.efficiency_report import efficiency_json, efficiency_table, standings
+
+    there = [name for name in names if table_of(folder, name).exists()]
+    if not there:
+        raise ConfigError(f"{folder} holds no table of `cairn bench efficiency`")
+    suites = [(name, standings(read_rows(table_of(folder, name)))) for name in there]
+    for name, found in suites:
+        OUT.print(efficiency_table(found, title=name))
+    typer.echo(efficiency_json(suites))
