@@ -54,7 +54,7 @@ def against_greedy(rewards: Float32[np.ndarray, " G"], *, greedy: float) -> Floa
     return (rewards - np.float32(greedy)).astype(np.float32)
 
 
-def group_policy_gradient(centred: Sequence[Float32[np.ndarray, " G"]]) -> list[Float32[np.ndarray, " G"]]:
+def group_policy_gradient(centred: Sequence[Float32[np.ndarray, " _"]]) -> list[Float32[np.ndarray, " _"]]:
     """GPG: centred rewards of a batch of groups, times members / members whose advantage is not 0."""
     size = sum(group.shape[0] for group in centred)
     effective = sum(int(np.count_nonzero(group)) for group in centred)
@@ -63,13 +63,13 @@ def group_policy_gradient(centred: Sequence[Float32[np.ndarray, " G"]]) -> list[
 
 
 def group_in_group(
-    returns: Sequence[Float64[np.ndarray, " T"]],
+    returns: Sequence[Float64[np.ndarray, " _"]],
     anchors: Sequence[Sequence[Hashable]],
     *,
     weight: float = 1.0,
     scaled: bool = False,
     by_step: bool = False,
-) -> list[Float64[np.ndarray, " T"]]:
+) -> list[Float64[np.ndarray, " _"]]:
     """GiGPO (arXiv:2505.10978): each step against the group's episodes, plus `weight` x against steps at its state.
 
     `returns` are discounted returns by trajectory and step, of one group; `anchors` say where a step was taken. A state
@@ -83,7 +83,7 @@ def group_in_group(
     for own, places in zip(returns, anchors, strict=True):
         for value, place in zip(own, places, strict=True):
             at.setdefault(place, []).append(float(value))
-    found: list[Float64[np.ndarray, " T"]] = []
+    found: list[Float64[np.ndarray, " _"]] = []
     for total, own, places in zip(totals, returns, anchors, strict=True):
         step = np.array([_among(float(v), at[p], scaled=scaled) for v, p in zip(own, places, strict=True)])
         found.append((total - centre) / spread + weight * step)
