@@ -62,6 +62,8 @@ async def test_a_chain_of_twenty_snapshots_holds_everything_that_was_done() -> N
         while shelf[-1].parent is not None:
             shelf.append(environment.snapshot(shelf[-1].parent))
         assert [snapshot.step for snapshot in shelf] == list(range(DEPTH, 0, -1))
+        for session in (plain, chained):
+            await session.close()
     assert set(events.kinds()) == {"snapshot_store", "snapshot_saved"}  # no opening was tried twice
 
 
@@ -85,6 +87,6 @@ async def test_sixteen_branches_of_one_state_go_apart() -> None:
         states = {(await branch.observe()).digest for branch in branches}
         assert len(states) == BRANCHES
         assert (await session.observe()).digest == before.digest
-        for branch in branches:
+        for branch in (*branches, session):
             await branch.close()
     assert set(events.kinds()) == {"snapshot_store", "snapshot_saved"}
