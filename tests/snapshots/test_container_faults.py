@@ -186,6 +186,9 @@ async def test_a_browser_that_ends_is_told_with_its_last_words(yard: Yard) -> No
     container = await running(yard)
     with pytest.raises((EOFError, ConnectionError)):
         await inside(container, "import os, signal\nos.write(2, b'cannot go on')\nos.kill(os.getpid(), signal.SIGKILL)")
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{container.pid}").exists():  # it takes the container a moment to follow its browser
+            await asyncio.sleep(0.005)
     with pytest.raises(SessionError, match="the container ended"):
         await container.connect()
     await container.end()
