@@ -145,6 +145,11 @@ class TrackOptions(Table):
 
     per_template: int = Field(default=0, ge=0)
     """Tasks of each template, after those that are demonstrated."""
+    shrink_above: float | None = Field(default=None, ge=0, lt=1)
+    """Of `tasks`: success of a task from which its groups shrink, down to two (DART-GUI; 0.6)."""
+    cool_down_after: int | None = Field(default=None, ge=1)
+    """Of `tasks`: visits in a row without a success, after which a task comes up ever less, and then no more
+    (MobileRL's curriculum; 2)."""
 
 
 class AdaptiveTable(Table):

@@ -103,6 +103,14 @@ async def test_vanilla_learns_the_same_tasks_whole(tmp_path: Path) -> None:
     assert len(learned) == 40
 
 
+async def test_groups_of_tasks_that_go_well_may_shrink_and_hopeless_tasks_cool_down(tmp_path: Path) -> None:
+    settings = ("reinforcement.scheduler=tasks", "snapshots.store=none", "tracks.shrink_above=0.0")
+    await trained(recipe(tmp_path, *settings, "tracks.cool_down_after=1"), tmp_path / "run")
+    learned = [g for g in open_run(tmp_path / "run") if g.plan.purpose is Purpose.TRAIN]
+    assert len({g.plan.group_size for g in learned}) > 1
+    assert len({g.plan.task for g in learned[-6:]}) < 6
+
+
 async def test_a_resumed_run_plays_no_expert_twice(tmp_path: Path) -> None:
     config = recipe(tmp_path)
     await trained(config, tmp_path / "run")

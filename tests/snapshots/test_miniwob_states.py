@@ -1,9 +1,7 @@
 """MiniWoB++ saved and opened at every step, by every store that this machine has."""
 
-import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -16,19 +14,12 @@ from cairn.envs.miniwob.contained import MiniwobContainers
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
 from cairn.ports import ExpertSession
 from cairn.snapshot_ports import SnapshotStore
-from cairn.snapshots.containers.images import Images
-from cairn.snapshots.containers.podman import PodmanYard
-from cairn.snapshots.containers.yard import Yard
-from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
-from cairn.snapshots.native import NativeStore
-from cairn.snapshots.podman import PodmanStore
-from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.sessions import SavableSession
 from cairn.snapshots.shelf import Shelf
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.snapshot_contract import SNAPSHOT_CONTRACT, Check
-from snapshots.needs import needs_criu, needs_podman
+from snapshots.stores import places, store_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket, pytest.mark.asyncio(loop_scope="module")]
 BLOBS = MemoryBlobs()
@@ -48,40 +39,17 @@ class Stage:
 )
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     kind: StoreKind = request.param
-    if kind is StoreKind.CRIU:
-        needs_criu()
-    if kind is StoreKind.PODMAN:
-        needs_podman()
     environment = MiniwobEnvironment(
         blobs=BLOBS, options=MiniwobOptions(limits=PoolLimits(browsers=1, pages_per_browser=6))
     )
-    with (
-        tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
-        tempfile.TemporaryDirectory() as disk,
-    ):
-        store = store_of(kind, environment, memory=Path(memory), disk=Path(disk))
+    with places() as own:
+        store = store_of(kind, environment, MiniwobContainers(blobs=BLOBS), places=own)
         events = MemoryEvents()
         saved = SnapshotEnvironment(
-            environment, stores=[store], shelf=Shelf(Path(disk) / "shelf"), blobs=BLOBS, events=events
+            environment, stores=[store], shelf=Shelf(own.disk / "shelf"), blobs=BLOBS, events=events
         )
         yield Stage(environment=saved, store=store, events=events, kind=kind)
         await saved.close()
-
-
-def store_of(kind: StoreKind, environment: MiniwobEnvironment, *, memory: Path, disk: Path) -> SnapshotStore:
-    containers = MiniwobContainers(blobs=BLOBS)
-    images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
-    match kind:
-        case StoreKind.CRIU:
-            yard = Yard(folder=memory / "yard", command=containers.command, site=containers.site)
-            return CriuStore(containers, yard=yard, images=images)
-        case StoreKind.PODMAN:
-            yard = PodmanYard(folder=memory / "yard", command=containers.command, site=containers.site)
-            return PodmanStore(containers, yard=yard, images=images)
-        case StoreKind.NATIVE:
-            return NativeStore(environment, folder=disk / "native")
-        case _:
-            return ReplayStore(environment)
 
 
 def task_of(name: str, index: int = 0) -> Task:

@@ -1,9 +1,7 @@
 """Which properties of a live page each store keeps, and that what it does not keep is found."""
 
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -12,20 +10,13 @@ from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.states.contained import StatesContainers
 from cairn.envs.states.environment import PROPERTIES, StatesEnvironment
 from cairn.ports import Session
-from cairn.snapshot_ports import SnapshotStore
-from cairn.snapshots.containers.images import Images
-from cairn.snapshots.containers.podman import PodmanYard
-from cairn.snapshots.containers.yard import Yard
-from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
-from cairn.snapshots.native import NativeStore
-from cairn.snapshots.podman import PodmanStore
 from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.shelf import Shelf
 from cairn.testing.fidelity_report import Fate, FidelityReport
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.snapshot_fidelity import FidelityOptions, check_fidelity
-from snapshots.needs import needs_criu, needs_podman
+from snapshots.stores import places, store_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket, pytest.mark.timeout(300)]
 
@@ -40,13 +31,16 @@ class ReloadStore(ReplayStore):
 
 
 @asynccontextmanager
-async def stage(kind: str) -> AsyncGenerator[SnapshotEnvironment]:
+async def stage(kind: StoreKind | None) -> AsyncGenerator[SnapshotEnvironment]:
+    """With a store of that kind; without one, each page is loaded again."""
     blobs = MemoryBlobs()
     pages = StatesEnvironment(blobs=blobs, limits=PoolLimits(browsers=1, pages_per_browser=4))
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory() as disk:
-        store = store_of(kind, pages, blobs, memory=Path(memory), disk=Path(disk))
+    with places() as own:
+        store = (
+            store_of(kind, pages, StatesContainers(blobs=blobs), places=own) if kind is not None else ReloadStore(pages)
+        )
         environment = SnapshotEnvironment(
-            pages, stores=[store], shelf=Shelf(Path(disk) / "shelf"), blobs=blobs, events=MemoryEvents()
+            pages, stores=[store], shelf=Shelf(own.disk / "shelf"), blobs=blobs, events=MemoryEvents()
         )
         try:
             yield environment
@@ -54,29 +48,13 @@ async def stage(kind: str) -> AsyncGenerator[SnapshotEnvironment]:
             await environment.close()
 
 
-def store_of(kind: str, pages: StatesEnvironment, blobs: MemoryBlobs, *, memory: Path, disk: Path) -> SnapshotStore:
-    containers = StatesContainers(blobs=blobs)
-    images = Images(memory=memory / "images", disk=disk / "images", budget=2 << 30)
-    match kind:
-        case StoreKind.CRIU:
-            yard = Yard(folder=memory / "yard", command=containers.command, site=containers.site)
-            return CriuStore(containers, yard=yard, images=images)
-        case StoreKind.PODMAN:
-            yard = PodmanYard(folder=memory / "yard", command=containers.command, site=containers.site)
-            return PodmanStore(containers, yard=yard, images=images)
-        case StoreKind.NATIVE:
-            return NativeStore(pages, folder=disk / "native")
-        case StoreKind.REPLAY:
-            return ReplayStore(pages)
-        case _:
-            return ReloadStore(pages)
-
-
-async def checked(kind: str, *names: str) -> FidelityReport:
+async def checked(kind: StoreKind | None, *names: str) -> FidelityReport:
     async with stage(kind) as environment:
         templates = tuple(t for t in environment.templates if t.id.removeprefix("states/") in names)
         assert len(templates) == len(names)
-        return await check_fidelity(environment, store=kind, options=FidelityOptions(templates=templates, indices=(3,)))
+        return await check_fidelity(
+            environment, store=kind or "reload", options=FidelityOptions(templates=templates, indices=(3,))
+        )
 
 
 def names_of(report: FidelityReport, fate: Fate) -> set[str]:
@@ -86,7 +64,6 @@ def names_of(report: FidelityReport, fate: Fate) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [StoreKind.CRIU, StoreKind.PODMAN])
 async def test_an_image_of_the_container_keeps_everything(kind: StoreKind) -> None:
-    needs_criu() if kind is StoreKind.CRIU else needs_podman()
     report = await checked(kind, *PROPERTIES)
     assert {(cycle.template, cycle.fate, cycle.reason) for cycle in report.cycles} == {
         (f"states/{name}", Fate.KEPT, "") for name in PROPERTIES
@@ -107,6 +84,6 @@ async def test_doing_it_again_keeps_all_but_chance_and_the_moment() -> None:
 
 
 async def test_a_page_that_was_only_loaded_again_keeps_nothing() -> None:
-    report = await checked("reload", *QUICK, "cookies", "canvas", "clock", "animation")
+    report = await checked(None, *QUICK, "cookies", "canvas", "clock", "animation")
     assert names_of(report, Fate.KEPT) == set()
     assert report.count(Fate.REFUSED) + report.count(Fate.ASTRAY) == len(report.cycles)

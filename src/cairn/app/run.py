@@ -18,7 +18,7 @@ from cairn.evaluate.report import EvaluationReport
 from cairn.loop import progress as progress_file
 from cairn.loop.course import CHECKPOINTS, PROGRESS
 from cairn.loop.progress import Progress
-from cairn.models.loading import configure_threads, require_model
+from cairn.models.loading import configure_torch, require_model
 from cairn.ports import BlobStore, Environment, EventSink
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
@@ -93,7 +93,7 @@ async def _environment(config: RunConfig, *, run: RunWriter, events: EventSink) 
 
 
 def _brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":
-    configure_threads(config.policy.threads)  # before torch comes in with the brain
+    configure_torch(threads=config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
     return build_brain(config, blobs=blobs, saved=saved)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cairn.algo import advantages
+from cairn.app.schedulers import build_scheduler, matching_rules
 from cairn.config import ReinforcementOptions, RolloutOptions, RunConfig
 from cairn.data.checkpoint import Track
-from cairn.data.matching import Matching, TextRule
 from cairn.data.sample import Aggregation
 from cairn.data.task import RolloutPlan, Split, Task, Template
 from cairn.data.trajectory import ScoredGroup
@@ -19,7 +19,7 @@ from cairn.loop.demonstrations import Demonstrations
 from cairn.loop.experts import ExpertPlayer
 from cairn.loop.sync import Replay, SyncLoop, as_they_are
 from cairn.loop.tracks import TrackCollector
-from cairn.ports import Environment, EventSink, Sampling, Scheduler
+from cairn.ports import Environment, EventSink, Sampling
 from cairn.rewards.match import ByStart, ExpertMatch
 from cairn.rewards.outcome import Success
 from cairn.rollout.breaker import CircuitBreaker
@@ -29,15 +29,6 @@ from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
 from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import AdvantageFn
-from cairn.schedule.adaptive import Adaptive, AdaptiveOptions
-from cairn.schedule.bandit import BanditOptions, LearningProgress
-from cairn.schedule.orders import Writer
-from cairn.schedule.pivots import PivotOptions, PivotRounds
-from cairn.schedule.plans import RootPlans
-from cairn.schedule.round_robin import RoundRobin
-from cairn.schedule.signals import Selection, Signal
-from cairn.schedule.tasks import TaskRounds
-from cairn.schedule.variance import SuccessVariance
 from cairn.snapshot_ports import SnapshotKeeper
 from cairn.store.run import RunWriter
 
@@ -182,7 +173,7 @@ def build_runner(
     groups = GroupRunner(
         episodes=episodes,
         judging=Judging(
-            reward=ByStart(recorded=ExpertMatch(rules=_rules(config)), lived=Success()),
+            reward=ByStart(recorded=ExpertMatch(rules=matching_rules(config)), lived=Success()),
             format_penalty=config.reinforcement.format_penalty,
         ),
         breaker=CircuitBreaker(share=options.breaker_share, window=options.breaker_window),
@@ -231,67 +222,6 @@ def _estimator(options: ReinforcementOptions) -> AdvantageFn:
             return lambda rewards: advantages.group_relative(rewards, scale="none")
         case "rloo":
             return advantages.leave_one_out
-
-
-def build_scheduler(config: RunConfig, templates: Sequence[Template], tracks: Sequence[Track]) -> Scheduler:
-    """What the recipe names."""
-    options = config.reinforcement
-    plans = RootPlans(
-        group_size=options.group_size,
-        seed=config.seed,
-        start_index=config.demonstrations.per_template,  # the tasks before it are known by heart
-        max_turns=config.rollout.max_turns,
-    )
-    match options.scheduler:
-        case "round_robin":
-            return RoundRobin(templates=templates, plans=plans)
-        case "variance":
-            return SuccessVariance(templates=templates, plans=plans)
-        case "tasks":
-            return TaskRounds(
-                tasks=[track.task for track in tracks],
-                group_size=options.group_size,
-                seed=config.seed,
-                max_turns=config.rollout.max_turns,
-            )
-        case "pivots":
-            return PivotRounds(
-                tracks=tracks,
-                writer=_writer(config),
-                selection=_selection(config),
-                options=PivotOptions(
-                    answers=config.adaptive.answers,
-                    survey_every=config.adaptive.survey_every,
-                    weighted=config.adaptive.weighted,
-                ),
-            )
-        case "progress":
-            return LearningProgress(
-                tracks=tracks, writer=_writer(config), options=BanditOptions(size=config.adaptive.suffixes)
-            )
-        case "adaptive":
-            return Adaptive(
-                tracks=tracks,
-                writer=_writer(config),
-                selection=_selection(config),
-                options=AdaptiveOptions(**config.adaptive.model_dump(exclude=_NOT_OF_STAGE_TWO)),
-            )
-
-
-def _writer(config: RunConfig) -> Writer:
-    return Writer(name=config.reinforcement.scheduler, seed=config.seed, max_turns=config.rollout.max_turns)
-
-
-def _selection(config: RunConfig) -> Selection:
-    options = config.adaptive
-    return Selection(signal=Signal(options.signal), threshold=options.threshold, rules=_rules(config))
-
-
-_NOT_OF_STAGE_TWO = {"signal", "threshold", "tolerance", "text", "survey_every", "weighted"}
-
-
-def _rules(config: RunConfig) -> Matching:
-    return Matching(tolerance=config.adaptive.tolerance, text=TextRule(config.adaptive.text))
 
 
 def _replay(config: RunConfig, run: RunWriter) -> Replay:

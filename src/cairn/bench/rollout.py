@@ -19,7 +19,7 @@ from cairn.data.ids import GroupId, PolicyVersion
 from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task, Template
 from cairn.data.trajectory import Completion, Prompt, Trajectory
 from cairn.errors import SessionError
-from cairn.models.loading import configure_threads
+from cairn.models.loading import configure_torch
 from cairn.ports import BlobStore, Engine, Event, Sampling, SessionFactory
 from cairn.rollout.clock import LoopClock
 from cairn.rollout.episode import EpisodeRunner, Limits
@@ -108,7 +108,7 @@ async def bench_rollout(
     """Measure every number of concurrent episodes in turn, then prefills that are shared against none."""
     options = options or RolloutBenchOptions()
     require_browser(options.config.environment)
-    configure_threads(options.config.policy.threads)  # before torch comes in with the brain
+    configure_torch(threads=options.config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
     blobs = MemoryBlobs()

@@ -1,4 +1,4 @@
-"""How a language model comes from a directory, and on how many threads torch computes."""
+"""How a language model comes from a directory, and how torch computes."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.errors import ConfigError
+from cairn.models.memory import limit_caches
 
 if TYPE_CHECKING:
     import torch
@@ -17,14 +18,15 @@ _WORTH_ROUNDING = 20_000_000
 """Weights from which bfloat16 pays on a CPU that has it: below, casts and calls cost more than the products."""
 
 
-def configure_threads(threads: int) -> None:
-    """Let torch compute on `threads` threads that sleep, not spin, while they wait.
+def configure_torch(*, threads: int) -> None:
+    """Let torch compute on `threads` threads that sleep, not spin, while they wait, and keep its caches small.
 
-    Call it before anything else imports torch: where torch is already there the number is set, but the waiting policy
-    cannot be. Spinning threads starve browsers on the same cores, and with them tiny models become many times slower.
+    Call it before anything else imports torch: where torch is already there, the number of threads alone is set.
+    Spinning threads starve browsers on the same cores, and with them tiny models become many times slower.
     """
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        limit_caches()
     import torch
 
     torch.set_num_threads(threads)

@@ -24,8 +24,13 @@ def overlap(one: Box, other: Box) -> float:
     width = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
     height = min(one.top + one.height, other.top + other.height) - max(one.top, other.top)
     common = max(0.0, width) * max(0.0, height)
-    union = one.width * one.height + other.width * other.height - common
+    union = _area(one) + _area(other) - common
     return common / union if union > 0 else 0.0
+
+
+def _area(box: Box) -> float:
+    """From its edges, rounded as an intersection's are: else a flat box could overlap itself by more than all."""
+    return ((box.left + box.width) - box.left) * ((box.top + box.height) - box.top)
 
 
 def box_reward(one: Box, other: Box) -> float:

@@ -199,7 +199,7 @@ class Adaptive:
         pivots = self._survey.pivots(track) or self._ways(track)
         if len(pivots) <= self._options.local_pivots:
             return pivots
-        scores = np.array([max(self._score(track, pivot), 1e-6) for pivot in pivots])
+        scores = np.array([max(self._survey.score(track, pivot), 1e-6) for pivot in pivots])
         rng = np.random.default_rng((self._writer.seed, track, self._progress[track].visits))
         drawn = rng.choice(len(pivots), size=self._options.local_pivots, replace=False, p=scores / scores.sum())
         return tuple(pivots[int(i)] for i in sorted(drawn))
@@ -216,11 +216,8 @@ class Adaptive:
         if pivots or not usable:
             return pivots
         if self._progress[track].mode is Mode.LOCAL:
-            return (max(usable, key=lambda i: self._score(track, i)),)
+            return (max(usable, key=lambda i: self._survey.score(track, i)),)
         return (usable[len(usable) // 2],)
-
-    def _score(self, track: int, checkpoint: int) -> float:
-        return self._survey.score(Place(track=track, checkpoint=checkpoint))
 
     # ── what came of it ───────────────────────────────────────────────────────
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from cairn.data.checkpoint import Checkpoint
 from cairn.data.ids import GroupId
 from cairn.data.task import FromSnapshot, Purpose, Recorded, RolloutPlan, Root, Task
 from cairn.data.trajectory import RULES, Outcome, ScoredGroup
+from cairn.schedule.plans import depth_of, seed_of
 
 
 class Aim(StrEnum):
@@ -50,8 +49,7 @@ class Writer:
 
     def plan(self, number: int, order: Order, *, task: Task, checkpoint: Checkpoint | None) -> RolloutPlan:
         """The `number`-th plan of the run. A suffix from the root itself needs no snapshot."""
-        longest = task.template.max_turns
-        depth = longest if self.max_turns is None else min(self.max_turns, longest)
+        depth = depth_of(task.template, self.max_turns)
         start: Root | FromSnapshot | Recorded = Root()
         if checkpoint is not None and order.aim in {Aim.SURVEY, Aim.LOCAL}:
             start, depth = checkpoint.answered(), 1
@@ -64,7 +62,7 @@ class Writer:
             group_size=order.size,
             depth=depth,
             purpose=_PURPOSES[order.aim],
-            seed=int(np.random.SeedSequence(self.seed, spawn_key=(number,)).generate_state(1)[0]),
+            seed=seed_of(self.seed, number),
         )
 
 

@@ -122,7 +122,7 @@ class PivotRounds:
         places = [
             Place(track=t, checkpoint=c) for t, track in enumerate(self._tracks) for c in range(len(track.checkpoints))
         ]
-        scores = np.array([self._survey.score(place) for place in places]) + 1e-6
+        scores = np.array([self._survey.score(place.track, place.checkpoint) for place in places]) + 1e-6
         size = max(1, int((scores > 0.05).sum()))
         drawn = rng.choice(len(places), size=size, p=scores / scores.sum())
         return [places[int(i)] for i in drawn]
@@ -130,10 +130,7 @@ class PivotRounds:
     def _hesitant(self) -> list[Place]:
         """The checkpoint of each track where the policy hesitates most."""
         return [
-            Place(track=t, checkpoint=max(range(len(track.checkpoints)), key=lambda c, t=t: self._score(t, c)))
+            Place(track=t, checkpoint=max(range(len(track.checkpoints)), key=lambda c, t=t: self._survey.score(t, c)))
             for t, track in enumerate(self._tracks)
             if track.checkpoints
         ]
-
-    def _score(self, track: int, checkpoint: int) -> float:
-        return self._survey.score(Place(track=track, checkpoint=checkpoint))

@@ -11,6 +11,16 @@ from cairn.errors import ConfigError
 _TRAIN_SEEDS = 1_000_000
 
 
+def depth_of(template: Template, max_turns: int | None) -> int:
+    """Turns of a whole rollout: the template's own limit, or a lower one."""
+    return template.max_turns if max_turns is None else min(max_turns, template.max_turns)
+
+
+def seed_of(seed: int, number: int) -> int:
+    """Of the `number`-th plan of a run with that seed."""
+    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1)[0])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootPlans:
     """Writes plans that start at the root. Training indices wrap around at the end of their split."""
@@ -27,13 +37,12 @@ class RootPlans:
     def plan(self, number: int, template: Template, *, visit: int) -> RolloutPlan:
         """The `number`-th plan of the run, which is the `visit`-th of its template."""
         usable = _TRAIN_SEEDS - self.start_index
-        depth = template.max_turns if self.max_turns is None else min(self.max_turns, template.max_turns)
         return RolloutPlan(
             group_id=GroupId(f"train-{number:06d}"),
             task=Task(template=template, split=Split.TRAIN, index=self.start_index + visit % usable),
             start=Root(),
             group_size=self.group_size,
-            depth=depth,
+            depth=depth_of(template, self.max_turns),
             purpose=Purpose.TRAIN,
-            seed=int(np.random.SeedSequence(self.seed, spawn_key=(number,)).generate_state(1)[0]),
+            seed=seed_of(self.seed, number),
         )

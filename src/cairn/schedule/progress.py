@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cairn.errors import ConfigError
-from cairn.schedule.state import array, text, whole
+from cairn.schedule.state import array, as_number, text, whole
 
 
 class Mode(StrEnum):
@@ -57,7 +57,7 @@ def load_progress(state: Mapping[str, object]) -> TaskProgress:
         idle=whole(state, "idle"),
         learned=bool(whole(state, "learned")),
         tries=[bool(t) for t in array(state, "tries")],
-        rates=[_rate(r) for r in array(state, "rates")],
+        rates=[as_number(r, "rates") for r in array(state, "rates")],
         probes=[bool(p) for p in array(state, "probes")],
     )
 
@@ -67,9 +67,3 @@ def _mode(name: str) -> Mode:
         return Mode(name)
     except ValueError:
         raise ConfigError(f"scheduler state: there is no mode {name!r}") from None
-
-
-def _rate(value: object) -> float:
-    if not isinstance(value, int | float):
-        raise ConfigError(f"scheduler state: rates holds {value!r} instead of a number")
-    return float(value)

@@ -16,7 +16,11 @@ def whole(state: Mapping[str, object], key: str) -> int:
 
 def number(state: Mapping[str, object], key: str) -> float:
     """A number; a `ConfigError` names the key where there is none."""
-    value = state.get(key)
+    return as_number(state.get(key), key)
+
+
+def as_number(value: object, key: str) -> float:
+    """`value`, which stands at `key`, as a number; a `ConfigError` names the key where it is none."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ConfigError(f"scheduler state: {key} must be a number, got {value!r}")
     return float(value)

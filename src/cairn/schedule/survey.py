@@ -9,7 +9,7 @@ from cairn.data.checkpoint import Track
 from cairn.data.trajectory import ScoredGroup
 from cairn.errors import ConfigError
 from cairn.schedule.signals import Selection
-from cairn.schedule.state import array
+from cairn.schedule.state import array, as_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ class Survey:
         """Whether every checkpoint of the track is measured."""
         return None not in self._scores[track]
 
-    def score(self, place: Place) -> float:
+    def score(self, track: int, checkpoint: int) -> float:
         """What was measured; 0 where nothing was yet."""
-        return self._scores[place.track][place.checkpoint] or 0.0
+        return self._scores[track][checkpoint] or 0.0
 
     def pivots(self, track: int) -> tuple[int, ...]:
         """Checkpoints of the track that are pivots, from the root on."""
@@ -89,7 +89,7 @@ class Survey:
         rows = [array({key: row}, key) for row in array(state, key)]
         if [len(row) for row in rows] != [len(track.checkpoints) for track in self._tracks]:
             raise ConfigError(f"scheduler state: {key} is of other checkpoints than those of this run")
-        self._scores = [[_score(value, key) for value in row] for row in rows]
+        self._scores = [[None if value is None else as_number(value, key) for value in row] for row in rows]
         self._places, self._asked, self._again = self._missing(), 0, []
 
     def _missing(self) -> tuple[Place, ...]:
@@ -99,9 +99,3 @@ class Survey:
             for checkpoint, score in enumerate(scores)
             if score is None
         )
-
-
-def _score(value: object, key: str) -> float | None:
-    if value is not None and not isinstance(value, int | float):
-        raise ConfigError(f"scheduler state: {key} holds {value!r} instead of a score")
-    return None if value is None else float(value)

@@ -10,6 +10,7 @@ from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task
 from cairn.data.trajectory import ScoredGroup
 from cairn.errors import ConfigError
 from cairn.schedule.orders import successes
+from cairn.schedule.plans import depth_of, seed_of
 from cairn.schedule.state import array, number, table, whole
 
 
@@ -90,15 +91,14 @@ class TaskRounds:
             self._order = self._new_round()
         task = self._tasks[self._order[self._place]]
         self._place += 1
-        longest = task.template.max_turns
         plan = RolloutPlan(
             group_id=GroupId(f"tasks-{self._count:06d}"),
             task=task,
             start=Root(),
             group_size=self._size(task),
-            depth=longest if self._max_turns is None else min(self._max_turns, longest),
+            depth=depth_of(task.template, self._max_turns),
             purpose=Purpose.TRAIN,
-            seed=int(np.random.SeedSequence(self._seed, spawn_key=(self._count,)).generate_state(1)[0]),
+            seed=seed_of(self._seed, self._count),
         )
         self._count += 1
         return plan

@@ -6,8 +6,9 @@ import numpy as np
 
 from cairn.data.ids import TemplateId
 from cairn.data.task import RolloutPlan, Template
-from cairn.data.trajectory import RULES, Outcome, ScoredGroup
+from cairn.data.trajectory import ScoredGroup
 from cairn.errors import ConfigError
+from cairn.schedule.orders import successes
 from cairn.schedule.plans import RootPlans
 from cairn.schedule.state import number, table, whole
 
@@ -45,7 +46,7 @@ class SuccessVariance:
 
     def observe(self, group: ScoredGroup) -> None:
         template = group.plan.task.template.id
-        counted = [m.outcome is Outcome.SUCCESS for m in group.members if RULES[m.outcome].in_success_rate]
+        counted = successes(group)
         if template in self._success and counted:
             now = self._success[template]
             self._success[template] = now + self._rate * (sum(counted) / len(counted) - now)

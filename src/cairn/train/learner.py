@@ -17,6 +17,7 @@ from cairn.algo import kl, losses
 from cairn.data.ids import PolicyVersion
 from cairn.data.sample import Batch
 from cairn.models.batching import micro_batches
+from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
 from cairn.ports import LearnerStep
 from cairn.train import state
@@ -196,6 +197,7 @@ class GradientLearner:
 
     def _finish(self, started: float, before: Survey, during: Survey, *, norm: float, rate: float) -> LearnerStep:
         self._version = PolicyVersion(self._version + 1)
+        release_memory()
         return LearnerStep(
             version=self._version,
             loss=during.loss,

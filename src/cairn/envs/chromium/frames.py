@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 _INTERVAL_MS = 1000 / 60
 PATIENCE = 0.05  # seconds that something may take before a frame is drawn on its behalf
-_TRIES = 3  # now and then a frame comes without its picture
+_PAUSES = (0.0, 0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # on a busy machine a frame may come without its picture
 _PICTURE: Reply = {"format": "png", "optimizeForSpeed": True}
 
 
@@ -112,10 +112,11 @@ class DrawnOnCommand:
         return future.result()
 
     async def screenshot(self) -> bytes:
-        for _ in range(_TRIES):
+        for pause in _PAUSES:
             data = await self._draw(picture=True)
             if data:
                 return data
+            await asyncio.sleep(pause)
         return b""
 
 

@@ -14,6 +14,7 @@ from cairn.envs.chromium.page import Page
 from cairn.envs.miniwob.environment import MiniwobEnvironment
 from cairn.envs.miniwob.experts.tasks import EXPERT_TASKS
 from cairn.envs.miniwob.session import MiniwobSession, SessionState
+from cairn.envs.opening import once_ready, require_root
 from cairn.errors import ConfigError, SessionError
 from cairn.ports import Step
 
@@ -194,8 +195,7 @@ class ChainEnvironment:
 
     async def open(self, task: Task, *, start: Start) -> ChainSession:
         """Start an episode with the first part's page, once a place is free."""
-        if not isinstance(start, Root):
-            raise ConfigError(f"{NAME} opens sessions at a task's root only, not at a {type(start).__name__}")
+        require_root(NAME, start)
         tasks = tasks_of(chain_of(task.template))
         page, give_back = await self._environment.borrow()
         session = ChainSession(
@@ -203,12 +203,7 @@ class ChainEnvironment:
             begin=partial(self._begun, page, tasks, task.seed),
             give_back=give_back,
         )
-        try:
-            await session.begin()
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return await once_ready(session, session.begin())
 
     @property
     def uncovered(self) -> Sequence[str]:
@@ -218,12 +213,7 @@ class ChainEnvironment:
     async def import_state(self, task: Task, state: bytes) -> ChainSession:
         """A session that has done again, without pictures, what another one did."""
         session = await self.open(task, start=Root())
-        try:
-            await session.repeat(state)
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return await once_ready(session, session.repeat(state))
 
     async def close(self) -> None:
         """End the browsers. Idempotent."""

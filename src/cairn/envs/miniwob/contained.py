@@ -7,9 +7,9 @@ from pydantic import TypeAdapter
 
 from cairn.data.task import Task
 from cairn.envs.chromium.browser import Browser, contained_command
-from cairn.envs.chromium.contained import SHELL, SITE, joined, read_left
+from cairn.envs.chromium.contained import SHELL, SITE, InContainer, joined, leave_tab, read_left, tab
 from cairn.envs.chromium.discovery import BrowserBinary
-from cairn.envs.chromium.page import Page, PageState
+from cairn.envs.chromium.page import Page
 from cairn.envs.miniwob.chain import ChainSession, ChainState, chain_of, seed_of, tasks_of
 from cairn.envs.miniwob.environment import keep
 from cairn.envs.miniwob.pages import VIEWPORT_HEIGHT, VIEWPORT_WIDTH, html_directory, page_script, page_url
@@ -18,26 +18,15 @@ from cairn.ports import BlobStore
 from cairn.snapshot_ports import ContainedSession, Container
 
 _PAGES = SITE / "miniwob"
-_TAB = TypeAdapter(PageState)
 _SESSION = TypeAdapter(SessionState)
 _CHAIN = TypeAdapter(ChainState)
 
 
-class ContainedMiniwobSession(MiniwobSession):
-    """A session whose container can be saved: `leave` it, save the container, `rejoin` it."""
+class ContainedMiniwobSession(InContainer, MiniwobSession):
+    """A session whose container can be saved."""
 
-    container: Container
-    browser: Browser
-
-    async def leave(self) -> bytes:
-        """Let go of the container; what `resume_in` needs beside the saved container."""
-        state = self.state()
-        await self.browser.detach()
-        return _SESSION.dump_json(state)
-
-    async def rejoin(self) -> None:
-        """Come back to the container after `leave`."""
-        await self.browser.attach(await self.container.connect())
+    def written_state(self) -> bytes:
+        return _SESSION.dump_json(self.state())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +50,12 @@ class MiniwobContainers:
         """A tab in a container that has just started, ready for a task, and left."""
         browser = await joined(container, self.binary)
         page = await browser.new_page(width=VIEWPORT_WIDTH, height=VIEWPORT_HEIGHT, script=page_script())
-        state = page.state()
-        await browser.detach()
-        return _TAB.dump_json(state)
+        return await leave_tab(browser, page)
 
     async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedSession:
         """A session at the task's root, in a container (or a copy of one) that was prepared."""
         browser = await joined(container, self.binary)
-        session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared)), task)
+        session = self._session(container, browser, browser.page_in(tab(prepared)), task)
         await session.begin(task.seed)
         return session
 
@@ -94,21 +81,11 @@ class MiniwobContainers:
         return session
 
 
-class ContainedChainSession(ChainSession):
+class ContainedChainSession(InContainer, ChainSession):
     """A chain whose container can be saved."""
 
-    container: Container
-    browser: Browser
-
-    async def leave(self) -> bytes:
-        """Let go of the container; what `resume_in` needs beside the saved container."""
-        state = self.state()
-        await self.browser.detach()
-        return _CHAIN.dump_json(state)
-
-    async def rejoin(self) -> None:
-        """Come back to the container after `leave`."""
-        await self.browser.attach(await self.container.connect())
+    def written_state(self) -> bytes:
+        return _CHAIN.dump_json(self.state())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +95,7 @@ class ChainContainers(MiniwobContainers):
     async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedChainSession:
         """A session at the chain's root, in a container (or a copy of one) that was prepared."""
         browser = await joined(container, self.binary)
-        session = self._chain(container, browser, browser.page_in(read_left(_TAB, prepared)), task)
+        session = self._chain(container, browser, browser.page_in(tab(prepared)), task)
         await session.begin()
         return session
 

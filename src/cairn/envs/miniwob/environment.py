@@ -24,6 +24,7 @@ from cairn.envs.miniwob.pages import (
     target_url,
 )
 from cairn.envs.miniwob.session import MiniwobSession
+from cairn.envs.opening import once_ready, require_root
 from cairn.errors import ConfigError
 from cairn.ports import BlobStore
 from cairn.scratch import make_root
@@ -94,8 +95,7 @@ class MiniwobEnvironment:
 
     async def open(self, task: Task, *, start: Start) -> MiniwobSession:
         """Start an episode on a page loaded from scratch, once a place is free."""
-        if not isinstance(start, Root):
-            raise ConfigError(f"{NAME} opens sessions at a task's root only, not at a {type(start).__name__}")
+        require_root(NAME, start)
         name = _page_name(task.template)
         if name not in registered_tasks():
             raise ConfigError(f"{NAME} has no task {name!r}; `cairn env tasks {NAME}` lists them")
@@ -109,12 +109,7 @@ class MiniwobEnvironment:
     async def import_state(self, task: Task, state: bytes) -> MiniwobSession:
         """A session that has done again, without pictures, what another one did."""
         session = await self.open(task, start=Root())
-        try:
-            await session.repeat(state)
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return await once_ready(session, session.repeat(state))
 
     async def open_target(self, target: Box) -> MiniwobSession:
         """A page for proving coordinates; see `CalibratedEnvironment`."""
@@ -142,12 +137,7 @@ class MiniwobEnvironment:
     async def _opened(self, task: str, *, url: str, seed: int) -> MiniwobSession:
         page, give_back = await self.borrow()
         session = self.session_in(page, task, url=url, give_back=give_back)
-        try:
-            await session.begin(seed)
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return await once_ready(session, session.begin(seed))
 
     async def close(self) -> None:
         """End the browsers and remove their files. Idempotent."""

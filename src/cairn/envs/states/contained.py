@@ -7,9 +7,9 @@ from pydantic import TypeAdapter
 
 from cairn.data.task import Task
 from cairn.envs.chromium.browser import LOOPBACK_FLAGS, Browser, contained_command
-from cairn.envs.chromium.contained import SHELL, joined, read_left
+from cairn.envs.chromium.contained import SHELL, InContainer, joined, leave_tab, read_left, tab
 from cairn.envs.chromium.discovery import BrowserBinary
-from cairn.envs.chromium.page import Page, PageState
+from cairn.envs.chromium.page import Page
 from cairn.envs.states.environment import property_of
 from cairn.envs.states.session import SITE, SessionState, StatesSession, new_page, page_url
 from cairn.ports import BlobStore
@@ -17,25 +17,14 @@ from cairn.snapshot_ports import Container
 
 _ORIGIN = "http://127.0.0.1:8000"  # the agent serves the site, and what lies in the folder of downloads
 _DOWNLOADS = Path("/tmp/files")  # noqa: S108 - inside the container
-_TAB = TypeAdapter(PageState)
 _SESSION = TypeAdapter(SessionState)
 
 
-class ContainedStatesSession(StatesSession):
-    """A session whose container can be saved: `leave` it, save the container, `rejoin` it."""
+class ContainedStatesSession(InContainer, StatesSession):
+    """A session whose container can be saved."""
 
-    container: Container
-    browser: Browser
-
-    async def leave(self) -> bytes:
-        """Let go of the container; what `resume_in` needs beside the saved container."""
-        state = self.state()
-        await self.browser.detach()
-        return _SESSION.dump_json(state)
-
-    async def rejoin(self) -> None:
-        """Come back to the container after `leave`."""
-        await self.browser.attach(await self.container.connect())
+    def written_state(self) -> bytes:
+        return _SESSION.dump_json(self.state())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +48,12 @@ class StatesContainers:
         """A tab in a container that has just started, ready for a task, and left."""
         browser = await joined(container, self.binary)
         page = await new_page(browser, downloads=_DOWNLOADS)
-        state = page.state()
-        await browser.detach()
-        return _TAB.dump_json(state)
+        return await leave_tab(browser, page)
 
     async def begin_in(self, container: Container, prepared: bytes, task: Task) -> ContainedStatesSession:
         """A session at the task's root, in a container (or a copy of one) that was prepared."""
         browser = await joined(container, self.binary)
-        session = self._session(container, browser, browser.page_in(read_left(_TAB, prepared), outside=True), task)
+        session = self._session(container, browser, browser.page_in(tab(prepared), outside=True), task)
         await session.begin()
         return session
 

@@ -11,6 +11,7 @@ from cairn.data.task import Root, Start, Task, Template
 from cairn.envs.chromium.browser import LOOPBACK_FLAGS, Browser
 from cairn.envs.chromium.discovery import find_browser
 from cairn.envs.chromium.pool import BrowserPool, Lease, PoolLimits
+from cairn.envs.opening import once_ready, require_root
 from cairn.envs.states.server import PageServer
 from cairn.envs.states.session import SITE, StatesSession, new_page, page_url
 from cairn.errors import ConfigError
@@ -77,8 +78,7 @@ class StatesEnvironment:
 
     async def open(self, task: Task, *, start: Start) -> StatesSession:
         """Start an episode in a tab with a cookie jar of its own, once a place is free."""
-        if not isinstance(start, Root):
-            raise ConfigError(f"{NAME} opens sessions at a task's root only, not at a {type(start).__name__}")
+        require_root(NAME, start)
         name = property_of(task.template)
         running = self._started()
         lease = await running.pool.borrow()
@@ -88,12 +88,7 @@ class StatesEnvironment:
             blobs=self._blobs,
             give_back=_Return(running.pool, lease),
         )
-        try:
-            await session.begin()
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return await once_ready(session, session.begin())
 
     @property
     def uncovered(self) -> Sequence[str]:
@@ -106,12 +101,7 @@ class StatesEnvironment:
     async def import_state(self, task: Task, state: bytes) -> StatesSession:
         """A session on a new page with the storage, cookies, fields, focus and scrolling of another one."""
         session = await self.open(task, start=Root())
-        try:
-            await session.import_state(state)
-        except BaseException:
-            await session.close()
-            raise
-        return session
+        return await once_ready(session, session.import_state(state))
 
     async def close(self) -> None:
         """End browsers and server, and remove their files. Idempotent."""

@@ -3,30 +3,28 @@
 import asyncio
 import contextlib
 import os
-import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from cairn.errors import SessionError, SessionTimeoutError
 from cairn.scratch import OWNER_VARIABLE, mark, remove_all
 from cairn.snapshots.containers.cgroups import ControlGroup
-from cairn.snapshots.containers.criu import Criu, DeclinedError
+from cairn.snapshots.containers.criu import Criu
 from cairn.snapshots.containers.family import lives
+from cairn.snapshots.containers.running import APPEAR_SECONDS, RunningContainer
 
-SOCKET = "/tmp/agent.sock"  # noqa: S108 - inside the container
 NETWORK = 6
 """The descriptor of the network namespace, for container.sh and what it runs."""
 
 _GROUPS_VARIABLE = "CAIRN_GROUPS"
 _LIFELINE = 5
-_APPEAR_SECONDS = 20.0
 _END_SECONDS = 5.0
 _PAUSE = 0.002
 
 
-class Container:
-    """A running container. Ends when `end` is called or this process dies."""
+class Container(RunningContainer):
+    """A container of our own making."""
 
     def __init__(
         self,
@@ -38,13 +36,11 @@ class Container:
         group: ControlGroup,
         criu: Criu,
     ) -> None:
+        super().__init__(pid=pid, scratch=folder)
         self._criu = criu
         self._group = group
-        self.scratch = folder
-        self.pid = pid
         self._supervisor = supervisor
         self._lifeline = lifeline
-        self._ending: asyncio.Task[None] | None = None
 
     @classmethod
     async def launch(
@@ -76,69 +72,25 @@ class Container:
             raise
         return cls(folder=folder, supervisor=supervisor, lifeline=theirs, pid=pid, group=group, criu=criu)
 
-    async def freeze(self, image: Path) -> None:
-        """Write it whole to the new folder `image`. It goes on, and nobody may be connected.
-
-        Where that is cut short, the container ends: its processes may have been left in the middle of it.
-        """
-        try:
-            await self._criu.dump(
-                pid=self.pid,
-                supervisor=self._supervisor.pid,
-                folder=self.scratch,
-                image=image,
-                group=self._group,
-            )
-        except DeclinedError:
-            raise
-        except BaseException:
-            await self.end()
-            raise
-
-    async def connect(self) -> socket.socket:
-        """A client's end of the agent's socket."""
-        return await reached(self.pid, check_alive=self._check_alive)
-
-    async def end(self) -> None:
-        """Kill everything in it, and wait until nothing is left. Idempotent."""
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        await asyncio.shield(self._ending)  # cut short, it would leave what it has not come to yet
+    async def _dump(self, image: Path) -> None:
+        await self._criu.dump(
+            pid=self.pid,
+            supervisor=self._supervisor.pid,
+            folder=self.scratch,
+            image=image,
+            group=self._group,
+        )
 
     async def _end(self) -> None:
         os.close(self._lifeline)
         await _ended(self._supervisor)
         await asyncio.to_thread(_cleared, self.scratch, self._group)
 
-    async def _check_alive(self) -> None:
-        if self._ending is not None:
-            raise SessionError("the container has been ended")
-        if self._supervisor.returncode is not None or not lives(self.pid):
-            await _ended(self._supervisor)  # which writes down why
-            raise SessionError(f"the container ended: {_tail(self.scratch / 'container.log')}")
-
-
-async def reached(pid: int, *, check_alive: Callable[[], Awaitable[None]]) -> socket.socket:
-    """A client's end of the socket of the agent with that process id, once it listens."""
-    path = f"/proc/{pid}/root{SOCKET}"
-    try:
-        async with asyncio.timeout(_APPEAR_SECONDS):
-            while True:
-                client = socket.socket(socket.AF_UNIX)
-                client.setblocking(False)  # noqa: FBT003 - the socket's own signature
-                try:
-                    client.connect(path)
-                except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
-                    client.close()
-                    await check_alive()
-                    await asyncio.sleep(_PAUSE)
-                except OSError as error:
-                    client.close()
-                    raise SessionError(f"the container cannot be reached: {error}") from error
-                else:
-                    return client
-    except TimeoutError as error:
-        raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for the container's agent to answer") from error
+    async def _obituary(self) -> str | None:
+        if self._supervisor.returncode is None and lives(self.pid):
+            return None
+        await _ended(self._supervisor)  # which writes down why
+        return _tail(self.scratch / "container.log")
 
 
 async def _spawn(
@@ -174,7 +126,7 @@ async def _spawn(
 async def _appeared(folder: Path, supervisor: asyncio.subprocess.Process) -> int:
     """The number in the folder's `pid`, once it is there."""
     try:
-        async with asyncio.timeout(_APPEAR_SECONDS):
+        async with asyncio.timeout(APPEAR_SECONDS):
             while True:
                 with contextlib.suppress(OSError, ValueError):
                     return int((folder / "pid").read_text(encoding="ascii"))
@@ -182,7 +134,7 @@ async def _appeared(folder: Path, supervisor: asyncio.subprocess.Process) -> int
                     raise SessionError(f"no container came up: {_tail(folder / 'container.log')}")
                 await asyncio.sleep(_PAUSE)
     except TimeoutError as error:
-        raise SessionTimeoutError(f"waited {_APPEAR_SECONDS:g} s for a container's first process") from error
+        raise SessionTimeoutError(f"waited {APPEAR_SECONDS:g} s for a container's first process") from error
 
 
 async def _ended(supervisor: asyncio.subprocess.Process) -> None:

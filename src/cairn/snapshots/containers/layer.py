@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from cairn.snapshots.containers.container import SOCKET
+from cairn.snapshots.containers.running import SOCKET
 
 _SITE = "/srv/site"
 _SYS_RESOURCE = 24

@@ -6,7 +6,6 @@ import functools
 import platform
 import secrets
 import shutil
-import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from cairn.errors import SessionError, SetupError
 from cairn.scratch import PREFIX as NAME_PREFIX
 from cairn.scratch import mark
 from cairn.snapshots.containers.cgroups import ControlGroup
-from cairn.snapshots.containers.container import reached
 from cairn.snapshots.containers.criu import DeclinedError
 from cairn.snapshots.containers.empty_image import NAME as IMAGE
 from cairn.snapshots.containers.empty_image import write_image
@@ -29,6 +27,7 @@ from cairn.snapshots.containers.podman_host import (
     podman_lacking,
 )
 from cairn.snapshots.containers.podman_program import Compression, Podman, Settings
+from cairn.snapshots.containers.running import RunningContainer
 from cairn.snapshots.containers.yard import PREFIX, Limits
 
 
@@ -40,53 +39,31 @@ class PodmanOptions:
     compression: Compression = Compression.NONE
 
 
-class PodmanContainer:
-    """A running container. Ends when `end` is called, its yard closes, or this process dies."""
+class PodmanContainer(RunningContainer):
+    """A container that Podman owns; it ends when its yard closes, too."""
 
     def __init__(self, *, name: str, identity: str, scratch: Path, podman: Podman, release: Callable[[], None]) -> None:
         """`release` frees what the yard holds for it, once it has ended."""
-        self.pid = podman.first_process(identity)
-        self.scratch = scratch
+        super().__init__(pid=podman.first_process(identity), scratch=scratch)
         self._name = name
         self._identity = identity
         self._podman = podman
         self._release = release
-        self._ending: asyncio.Task[None] | None = None
 
-    async def freeze(self, image: Path) -> None:
-        """Write it whole to the new folder `image`. It goes on, and nobody may be connected.
-
-        Where that is cut short, the container ends: its processes may have been left in the middle of it.
-        """
-        await asyncio.to_thread(_make, image)
+    async def _dump(self, image: Path) -> None:
         try:
-            await self._podman.checkpoint(self._identity, image)
-        except DeclinedError:
-            raise
-        except BaseException:
-            await self.end()
-            raise
-
-    async def connect(self) -> socket.socket:
-        """A client's end of the agent's socket."""
-        return await reached(self.pid, check_alive=self._check_alive)
-
-    async def end(self) -> None:
-        """Kill everything in it, and wait until nothing is left. Idempotent."""
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        await asyncio.shield(self._ending)
+            await asyncio.to_thread(_make, image)
+        except OSError as error:
+            raise DeclinedError(f"the container could not be saved to {image}: {error.strerror}") from error
+        await self._podman.checkpoint(self._identity, image)
 
     async def _end(self) -> None:
         with contextlib.suppress(SessionError):  # where Podman fails, its namespaces still end with the yard
             await self._podman.remove(self._name)
         await asyncio.to_thread(self._release)
 
-    async def _check_alive(self) -> None:
-        if self._ending is not None:
-            raise SessionError("the container has been ended")
-        if not lives(self.pid):
-            raise SessionError(f"the container ended: {self._podman.last_words(self._identity)}")
+    async def _obituary(self) -> str | None:
+        return None if lives(self.pid) else self._podman.last_words(self._identity)
 
 
 class PodmanYard:
@@ -226,10 +203,7 @@ def _make(image: Path) -> None:
     """The image's folder."""
     if Path("/run") in image.resolve().parents:
         raise DeclinedError(f"Podman has a /run of its own and cannot write to {image}: keep images elsewhere")
-    try:
-        image.mkdir(parents=True)
-    except OSError as error:
-        raise DeclinedError(f"the container could not be saved to {image}: {error.strerror}") from error
+    image.mkdir(parents=True)
 
 
 def _version_two_alone() -> bool:
