@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.config import RunConfig, known_keys, load, to_toml
+from cairn.config.recipe import RunConfig, known_keys, load, to_toml
 from cairn.errors import ConfigError
 
 RECIPES = sorted((Path(__file__).parents[1] / "src" / "cairn" / "recipes").glob("*.toml"))

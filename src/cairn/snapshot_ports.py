@@ -42,6 +42,11 @@ class ContainerYard(Protocol):
     """Where containers are started, frozen and thawed."""
 
     @property
+    def kind(self) -> StoreKind:
+        """What a store of its images is called."""
+        ...
+
+    @property
     def build(self) -> str:
         """What an image of today can be thawed with."""
         ...

@@ -4,16 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from cairn import config as configuration
 from cairn import open_run
 from cairn.app.pictures import draw_starts
 from cairn.app.run import TrainRequest, check_ready, train
-from cairn.config import RunConfig
+from cairn.config import recipe as configuration
+from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Quantity
 from cairn.data.task import FromSnapshot, Purpose, Recorded, Root, Split
+from cairn.data.trajectory import Outcome
 from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
+from cairn.testing.scripted import ScriptedEnvironment
 
 
 def recipe(tmp_path: Path, *settings: str) -> RunConfig:
@@ -143,3 +145,33 @@ async def test_answers_at_pivots_execute_nothing_and_may_go_on_from_another_runs
 def test_a_policy_to_go_on_from_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"policy.start: there is no saved policy in .*nowhere"):
         check_ready(recipe(tmp_path, f'policy.start="{tmp_path}/nowhere"'))
+
+
+async def test_a_task_without_an_expert_is_learned_from_the_policys_own_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "base"
+    await trained(recipe(tmp_path, "reinforcement.updates=0", "imitation.updates=60"), base)
+    settings = ("imitation.updates=0", f'policy.start="{base}/checkpoints/imitate"', "tracks.own_tries=8")
+    monkeypatch.setattr(ScriptedEnvironment, "has_expert", lambda *_: False)
+    await trained(recipe(tmp_path, *settings), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    tried = [g for g in run if g.plan.group_id.startswith("own/")]
+    shown = [g for g in run if g.plan.purpose is Purpose.DEMONSTRATE]
+    solved = [g for g in tried if any(m.outcome is Outcome.SUCCESS for m in g.members)]
+    assert {g.plan.task.index for g in tried} == {2, 3, 4}
+    assert {g.plan.task for g in shown} == {g.plan.task for g in solved} != set()
+    for own in solved:
+        way = next(g.members[0].trajectory.turns for g in shown if g.plan.task == own.plan.task)
+        best = min(len(m.trajectory.turns) for m in own.members if m.outcome is Outcome.SUCCESS)
+        assert len(way) == best
+    assert any(isinstance(g.plan.start, FromSnapshot | Recorded) for g in run if g.plan.purpose is Purpose.TRAIN)
+
+
+async def test_answers_may_be_tried_and_what_that_takes_is_counted(tmp_path: Path) -> None:
+    await trained(recipe(tmp_path, "adaptive.lenient=true"), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert any(isinstance(g.plan.start, Recorded) for g in run if g.plan.purpose is Purpose.TRAIN)
+    assert run.ledger.total(Quantity.TRIED_STEPS) > 0
+    with pytest.raises(ConfigError, match=r"adaptive.lenient needs snapshots.store"):
+        recipe(tmp_path, "adaptive.lenient=true", "reinforcement.scheduler=pivots", "snapshots.store=none")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn.app.snapshots import SnapshotCounts, StoreReport, choose, survey, with_snapshots
-from cairn.config import SnapshotOptions
+from cairn.config.tables import SnapshotOptions
 from cairn.data.ids import TemplateId
 from cairn.data.ledger import Ledger, Quantity
 from cairn.data.snapshot import StoreKind

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cairn import config as configuration
 from cairn import open_run
 from cairn.app.run import EvaluateRequest, TrainRequest, collect_demonstrations, evaluate, saved_policy, train
-from cairn.config import RunConfig
+from cairn.config import recipe as configuration
+from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Quantity, of_groups
 from cairn.data.task import Purpose, Split
 from cairn.data.trajectory import LostTrajectory, ScoredTrajectory

@@ -9,7 +9,7 @@ LIGHT = (
     "cairn",
     "cairn.data.sample",
     "cairn.ports",
-    "cairn.config",
+    "cairn.config.recipe",
     "cairn.cli.main",
     "cairn.rollout.runner",
     "cairn.testing.environment_check",

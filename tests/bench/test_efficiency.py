@@ -73,7 +73,9 @@ def test_every_method_runs_from_the_same_policy_and_what_is_finished_is_not_run_
         assert marks[-1].held_avg is not None
     assert len({row.mark.train_avg for row in rows if row.mark.update == 0 and row.method is not Method.BOTH}) == 1
     steps = {row.method: row.mark.steps for row in rows}
-    assert steps[Method.STAGE1] == 0 < steps[Method.VANILLA]
+    assert {method for method, spent in steps.items() if not spent} == {
+        Method.STAGE1, Method.VARIANCE, Method.ENTROPY, Method.EVERYWHERE, Method.RANDOM
+    }  # fmt: skip
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("race.json")}
     assert run_efficiency(options(tmp_path, *Method)) == table
     assert {path: path.stat().st_mtime_ns for path in before} == before

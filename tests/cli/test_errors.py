@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cairn import config
 from cairn.cli.main import app
+from cairn.config import recipe as configuration
 from cairn.store.blobs import BlobFolder
 from cairn.store.disk import writing
 from cairn.store.run import RunWriter
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_while_the_policy_is_saved(tmp_path: Path, monkeypat
 
 
 def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
-    RunWriter.create(tmp_path / "r", recipe=config.to_toml(config.RunConfig()), seed=0).close()
+    RunWriter.create(tmp_path / "r", recipe=configuration.to_toml(configuration.RunConfig()), seed=0).close()
     refused(cairn("eval", tmp_path / "r", "--checkpoint", "reinforced"), "checkpoints/reinforced", status=2)
 
 

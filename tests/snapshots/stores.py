@@ -8,12 +8,11 @@ from pathlib import Path
 
 from cairn.data.snapshot import StoreKind
 from cairn.snapshot_ports import Contained, PortableEnvironment, SnapshotStore
+from cairn.snapshots.contained import ContainerStore
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.podman import PodmanYard
 from cairn.snapshots.containers.yard import Yard
-from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.native import NativeStore
-from cairn.snapshots.podman import PodmanStore
 from cairn.snapshots.replay import ReplayStore
 from snapshots.needs import needs_criu, needs_podman
 
@@ -39,14 +38,14 @@ def store_of(
     match kind:
         case StoreKind.CRIU:
             needs_criu()
-            return CriuStore(
+            return ContainerStore(
                 containers,
                 yard=Yard(folder=yard, command=containers.command, site=containers.site),
                 images=images,
             )
         case StoreKind.PODMAN:
             needs_podman()
-            return PodmanStore(
+            return ContainerStore(
                 containers,
                 yard=PodmanYard(folder=yard, command=containers.command, site=containers.site),
                 images=images,

@@ -11,7 +11,9 @@ import pytest
 from cairn.app.saved_states import saved_environment, task_named
 from cairn.data.action import Action, Click, Hover, Type
 from cairn.data.ids import ElementId, SnapshotId
-from cairn.data.task import FromSnapshot, Root
+from cairn.data.task import FromSnapshot, Root, Split, Task
+from cairn.envs.miniwob.chain import chain_of, tasks_of
+from cairn.ports import ExpertSession
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
 from cairn.snapshots.sessions import SavableSession
@@ -23,13 +25,13 @@ DEPTH, BRANCHES = 20, 16
 
 
 @asynccontextmanager
-async def by_criu(events: MemoryEvents, *, places: int) -> AsyncGenerator[SnapshotEnvironment]:
+async def by_criu(events: MemoryEvents, *, places: int, name: str = "miniwob") -> AsyncGenerator[SnapshotEnvironment]:
     needs_criu()
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder=Path(folder) / "kept")
         try:
             async with saved_environment(
-                "miniwob", folder=home.folder, store="criu", places=places, events=events, fallback=False
+                name, folder=home.folder, store="criu", places=places, events=events, fallback=False
             ) as environment:
                 yield environment
         finally:
@@ -90,3 +92,37 @@ async def test_sixteen_branches_of_one_state_go_apart() -> None:
         for branch in (*branches, session):
             await branch.close()
     assert set(events.kinds()) == {"snapshot_store", "snapshot_saved"}
+
+
+@pytest.mark.slow
+async def test_an_episode_of_several_tasks_goes_on_from_any_of_them() -> None:
+    events = MemoryEvents()
+    async with by_criu(events, places=2, name="miniwob-chain") as environment:
+        template = environment.templates[0]
+        task = Task(template=template, split=Split.TRAIN, index=5)
+        session = await environment.open(task, start=Root())
+        kept: list[SnapshotId] = []
+        over = False
+        while not over:
+            await session.observe()
+            kept.append(await session.snapshot())
+            over = await expert_step(session)
+        assert (await session.evidence()).raw_reward == 1.0
+        await session.close()
+        goals: set[str] = set()
+        for step in range(0, len(kept), 3):
+            again = await environment.open(task, start=FromSnapshot(id=kept[step]))
+            goals.add((await again.observe()).goal)
+            while not await expert_step(again):
+                await again.observe()
+            assert (await again.evidence()).raw_reward == 1.0
+            await again.close()
+        assert len(goals) == len(tasks_of(chain_of(template)))
+    assert set(events.kinds()) == {"snapshot_store", "snapshot_saved"}
+
+
+async def expert_step(session: SavableSession) -> bool:
+    assert isinstance(session, ExpertSession)
+    action = await session.expert_action()
+    assert action is not None
+    return (await session.act(action)).done

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from cairn.codecs.pixel import PixelCodec
 from cairn.codecs.text import TextCodec
 from cairn.codecs.thinking import ThinkingCodec
-from cairn.config import PolicyOptions
+from cairn.config.tables import PolicyOptions
 from cairn.data.pixel_vocabulary import PixelVocabulary, Verb
 from cairn.errors import ConfigError
 from cairn.models.loading import load_language_model, working_type

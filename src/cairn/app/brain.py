@@ -6,7 +6,8 @@ from pathlib import Path
 from transformers.utils.logging import disable_progress_bar
 
 from cairn.app.bodies import build_body
-from cairn.config import OptimizerOptions, RunConfig
+from cairn.config.recipe import RunConfig
+from cairn.config.tables import OptimizerOptions
 from cairn.data.ids import PolicyVersion
 from cairn.engines.transformers import TransformersEngine
 from cairn.ports import BlobStore, Codec, Engine, Learner, Sampling

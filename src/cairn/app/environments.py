@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.codecs.pixel import PixelCodec
-from cairn.config import EnvironmentOptions
+from cairn.config.tables import EnvironmentOptions
 from cairn.data.observation import Box
 from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.task import Template

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import config as configuration
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
 from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks
-from cairn.config import RunConfig
+from cairn.config import recipe as configuration
+from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Quantity
 from cairn.data.task import Purpose, Split
 from cairn.errors import ConfigError

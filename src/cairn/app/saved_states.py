@@ -17,7 +17,7 @@ from cairn.app.environments import (
     require_browser,
 )
 from cairn.app.snapshots import survey, with_snapshots
-from cairn.config import EnvironmentOptions, SnapshotOptions
+from cairn.config.tables import EnvironmentOptions, SnapshotOptions
 from cairn.data.ids import ImageId, SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.snapshot import Snapshot, StoreKind

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cairn.config import RunConfig
+from cairn.config.recipe import RunConfig
 from cairn.data.checkpoint import Track
 from cairn.data.matching import Matching, TextRule
 from cairn.data.task import Template
@@ -79,7 +79,7 @@ def _selection(config: RunConfig) -> Selection:
     return Selection(signal=Signal(options.signal), threshold=options.threshold, rules=matching_rules(config))
 
 
-_NOT_OF_STAGE_TWO = {"signal", "threshold", "tolerance", "text", "survey_every", "weighted"}
+_NOT_OF_STAGE_TWO = {"signal", "threshold", "tolerance", "text", "lenient", "survey_every", "weighted"}
 
 
 def matching_rules(config: RunConfig) -> Matching:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from cairn.app.environments import build_containers
-from cairn.config import SnapshotOptions
+from cairn.config.tables import SnapshotOptions
 from cairn.data import ledger as ledgers
 from cairn.data.ids import TemplateId
 from cairn.data.ledger import Ledger, Quantity
@@ -15,7 +15,8 @@ from cairn.data.snapshot import StoreKind
 from cairn.errors import SetupError
 from cairn.ports import BlobStore, Environment, Event, EventSink
 from cairn.scratch import make_root
-from cairn.snapshot_ports import Contained, PortableEnvironment, SnapshotStore
+from cairn.snapshot_ports import Contained, ContainerYard, PortableEnvironment, SnapshotStore
+from cairn.snapshots.contained import ContainerStore
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.podman import PodmanOptions, PodmanYard
 from cairn.snapshots.containers.podman_host import Runtime
@@ -23,11 +24,9 @@ from cairn.snapshots.containers.podman_program import Compression
 from cairn.snapshots.containers.probe import MEMORY, podman_proved, proved
 from cairn.snapshots.containers.usable import Usable
 from cairn.snapshots.containers.yard import Limits, Yard
-from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
 from cairn.snapshots.native import NativeStore
-from cairn.snapshots.podman import PodmanStore
 from cairn.snapshots.replay import ReplayStore
 from cairn.snapshots.shelf import Shelf
 
@@ -162,29 +161,30 @@ class _Places:
 
 
 def _store(kind: StoreKind, environment: Environment, places: _Places) -> SnapshotStore:
-    home, containers, options = places.home, places.containers, places.options
+    home, containers = places.home, places.containers
     if kind in _IN_CONTAINERS and containers is not None:
         home.claim()
-        root = make_root(MEMORY)
-        places.stack.callback(shutil.rmtree, root, ignore_errors=True)
-        images = Images(memory=home.memory, disk=home.disk, budget=int(options.memory_gb * _GIGABYTE))
-        limits = Limits(
-            disk=options.container_disk_mb * _MEGABYTE,
-            memory=options.container_memory_mb * _MEGABYTE,
-            processes=options.container_processes,
-        )
-        command, site = containers.command, containers.site
-        if kind is StoreKind.PODMAN:
-            how = PodmanOptions(
-                runtime=Runtime(options.podman_runtime), compression=Compression(options.podman_compression)
-            )
-            owned = PodmanYard(folder=root / "yard", command=command, site=site, limits=limits, options=how)
-            return PodmanStore(containers, yard=owned, images=images)
-        yard = Yard(folder=root / "yard", command=command, site=site, limits=limits)
-        return CriuStore(containers, yard=yard, images=images)
+        images = Images(memory=home.memory, disk=home.disk, budget=int(places.options.memory_gb * _GIGABYTE))
+        return ContainerStore(containers, yard=_yard(kind, containers, places), images=images)
     if kind is StoreKind.NATIVE and isinstance(environment, PortableEnvironment):
         return NativeStore(environment, folder=home.states)
     return ReplayStore(environment)
+
+
+def _yard(kind: StoreKind, containers: Contained, places: _Places) -> ContainerYard:
+    options = places.options
+    root = make_root(MEMORY)
+    places.stack.callback(shutil.rmtree, root, ignore_errors=True)
+    limits = Limits(
+        disk=options.container_disk_mb * _MEGABYTE,
+        memory=options.container_memory_mb * _MEGABYTE,
+        processes=options.container_processes,
+    )
+    folder, command, site = root / "yard", containers.command, containers.site
+    if kind is StoreKind.CRIU:
+        return Yard(folder=folder, command=command, site=site, limits=limits)
+    how = PodmanOptions(runtime=Runtime(options.podman_runtime), compression=Compression(options.podman_compression))
+    return PodmanYard(folder=folder, command=command, site=site, limits=limits, options=how)
 
 
 class SnapshotCounts:

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 from cairn.algo import advantages
 from cairn.app.schedulers import build_scheduler, matching_rules
-from cairn.config import ReinforcementOptions, RolloutOptions, RunConfig
+from cairn.config.recipe import RunConfig
+from cairn.config.tables import ReinforcementOptions, RolloutOptions
+from cairn.data import ledger as ledgers
 from cairn.data.checkpoint import Track
+from cairn.data.ids import TemplateId
 from cairn.data.sample import Aggregation
 from cairn.data.task import RolloutPlan, Split, Task, Template
 from cairn.data.trajectory import ScoredGroup
+from cairn.engines.chat import ChatEndpoint, ChatExpert
 from cairn.evaluate.run import Evaluator
 from cairn.loop.budget import Budget
 from cairn.loop.course import Course, CourseOptions, Measuring
@@ -20,10 +24,11 @@ from cairn.loop.experts import ExpertPlayer
 from cairn.loop.sync import Replay, SyncLoop, as_they_are
 from cairn.loop.tracks import TrackCollector
 from cairn.ports import Environment, EventSink, Sampling
-from cairn.rewards.match import ByStart, ExpertMatch
+from cairn.rewards.match import ByStart, ExpertMatch, OnTheWay
 from cairn.rewards.outcome import Success
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.clock import LoopClock
+from cairn.rollout.demonstrate import ask_expert
 from cairn.rollout.episode import EpisodeRunner, Limits
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
@@ -50,7 +55,7 @@ class Parts:
 
 def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequence[Track]) -> Course:
     """The whole run, not yet started. `tracks` are what `collect_tracks` found."""
-    runner = recording_runner(config, parts)
+    runner = recording_runner(config, parts, tracks=tracks)
     return Course(
         loop=build_loop(config, parts, runner, tracks=tracks),
         evaluator=build_evaluator(config, parts.brain, runner),
@@ -61,9 +66,9 @@ def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequ
     )
 
 
-def recording_runner(config: RunConfig, parts: Parts) -> RolloutRunner:
+def recording_runner(config: RunConfig, parts: Parts, *, tracks: Sequence[Track]) -> RolloutRunner:
     """Rollouts that the run's directory keeps."""
-    return build_runner(
+    runner = build_runner(
         config,
         environment=parts.environment,
         brain=parts.brain,
@@ -71,6 +76,16 @@ def recording_runner(config: RunConfig, parts: Parts) -> RolloutRunner:
         record=parts.run.record,
         note=parts.run.note,
     )
+    if not config.adaptive.lenient:
+        return runner
+    judging = runner.groups.judging
+    lenient = OnTheWay(
+        match=judging.reward,
+        sessions=parts.environment,
+        tracks=tracks,
+        tried=lambda task: parts.run.count(ledgers.of_trial(task.template.id)),
+    )
+    return replace(runner, groups=replace(runner.groups, judging=replace(judging, reward=lenient)))
 
 
 def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks: Sequence[Track]) -> SyncLoop:
@@ -93,12 +108,12 @@ def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks
 
 
 def build_demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrations:
-    """What experts show of the first training tasks."""
-    shown = config.demonstrations.per_template
+    """What is shown of the first training tasks."""
+    shown, known = config.demonstrations.per_template, _known(config, parts)
     return Demonstrations(
-        player=ExpertPlayer(runner=runner, store=parts.run.trajectories, codec=parts.brain.codec, events=parts.events),
-        templates=[t for t in parts.templates if parts.environment.has_expert(t)],
-        without=[t for t in parts.templates if not parts.environment.has_expert(t)] if shown else (),
+        player=_player(config, parts, runner),
+        templates=[t for t in parts.templates if t.id in known],
+        without=[t for t in parts.templates if t.id not in known] if shown else (),
         per_template=shown,
         batch_size=config.imitation.batch_size,
         answers=config.imitation.answers_per_turn,
@@ -114,16 +129,33 @@ async def collect_tracks(config: RunConfig, parts: Parts) -> tuple[Track, ...]:
     runner = build_runner(
         config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
     )
-    player = ExpertPlayer(
+    player = replace(_player(config, parts, runner), keeper=parts.keeper)
+    own = config.tracks.own_tries
+    if own:
+        await parts.brain.engine.update(parts.brain.learner.version)
+    collector = TrackCollector(player=player, own_tries=own, max_turns=config.rollout.max_turns, seed=config.seed)
+    return await collector.collect(tasks, known=_known(config, parts))
+
+
+def _player(config: RunConfig, parts: Parts, runner: RolloutRunner) -> ExpertPlayer:
+    options = config.demonstrations
+    guide = ask_expert
+    if options.url is not None:
+        endpoint = ChatEndpoint(url=options.url, model=options.model, key_variable=options.key_variable)
+        guide = ChatExpert(endpoint=endpoint)
+    return ExpertPlayer(
         runner=runner,
         store=parts.run.trajectories,
         codec=parts.brain.codec,
         events=parts.events,
-        keeper=parts.keeper,
+        guide=guide,
     )
-    known = [task for task in tasks if parts.environment.has_expert(task.template)]
-    tracks = {track.task: track for track in await TrackCollector(player=player).collect(known)}
-    return tuple(tracks.get(task, Track(task=task)) for task in tasks)
+
+
+def _known(config: RunConfig, parts: Parts) -> frozenset[TemplateId]:
+    """Templates that somebody can show."""
+    anyone = config.demonstrations.url is not None
+    return frozenset(t.id for t in parts.templates if anyone or parts.environment.has_expert(t))
 
 
 def _learned(config: RunConfig, templates: Sequence[Template]) -> list[Task]:

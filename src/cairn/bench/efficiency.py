@@ -7,13 +7,16 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 
-from cairn import config as configuration
+from pydantic import TypeAdapter
+
 from cairn.app.run import TrainRequest, train
 from cairn.bench.race import Mark, Race, RaceBudget, best_policy, finished, run_race
-from cairn.config import RunConfig
+from cairn.config import recipe as configuration
+from cairn.config.recipe import RunConfig
 from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
+from cairn.schedule.signals import Signal
 
 
 class Method(StrEnum):
@@ -21,9 +24,23 @@ class Method(StrEnum):
 
     VANILLA = "vanilla"  # whole rollouts of every task
     ARPO = "arpo"  # the same, with success replay
-    STAGE1 = "stage1"  # single answers at pivots
+    STAGE1 = "stage1"  # single answers at pivots, which are where sampled actions disagree
+    VARIANCE = "stage1-variance"  # … where their rewards differ
+    ENTROPY = "stage1-entropy"  # … where the first token is uncertain
+    EVERYWHERE = "stage1-all"
+    RANDOM = "stage1-random"
     HYBRID = "hybrid"  # local, suffix and root rollouts, task by task
     BOTH = "stage1+hybrid"
+
+
+_SIGNALS = {
+    Method.STAGE1: Signal.DISAGREEMENT,
+    Method.VARIANCE: Signal.VARIANCE,
+    Method.ENTROPY: Signal.ENTROPY,
+    Method.EVERYWHERE: Signal.ALL,
+    Method.RANDOM: Signal.RANDOM,
+}
+"""What chooses the pivots, in the methods that only answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +54,7 @@ class EfficiencyOptions:
     work: Path  # the runs: what is finished there is not run again
     results: Path  # the folder of the table
     budget: RaceBudget
-    local: RaceBudget  # of stage one
+    local: RaceBudget  # of methods that only answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +117,7 @@ def _race(method: Method, seed: int, start: Path, options: EfficiencyOptions, pr
     done = finished(folder)
     if done is not None:
         return done
-    budget = options.local if method is Method.STAGE1 else options.budget
+    budget = options.local if method in _SIGNALS else options.budget
     return asyncio.run(run_race(_config(method, seed, start, options), folder, budget, progress=progress))
 
 
@@ -116,16 +133,17 @@ def _config(method: Method, seed: int, start: Path, options: EfficiencyOptions) 
             own = ("reinforcement.scheduler=tasks", "snapshots.store=none")
         case Method.ARPO:
             own = ("reinforcement.scheduler=tasks", "snapshots.store=none", "replay.capacity=8")
-        case Method.STAGE1:
-            own = ("reinforcement.scheduler=pivots", "snapshots.store=none")
         case Method.HYBRID | Method.BOTH:
             own = ("reinforcement.scheduler=adaptive",)
+        case _:
+            own = ("reinforcement.scheduler=pivots", "snapshots.store=none", f"adaptive.signal={_SIGNALS[method]}")
     return configuration.load(options.recipe, (*same, *own))
 
 
 # ── the table ─────────────────────────────────────────────────────────────────
 
 _MARK = [field.name for field in fields(Mark)]
+_ROW = TypeAdapter(Row)
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
@@ -151,23 +169,8 @@ def read_rows(path: Path) -> tuple[Row, ...]:
 
 
 def _row(line: dict[str, str]) -> Row:
-    whole = {name: int(line[name]) for name in ("update", "steps", "samples", "restores")}
-    shares = {name: float(line[name]) for name in ("minutes", "train_avg", "train_pass")}
-    ends = {name: float(line[name]) if line[name] else None for name in _MARK if name.startswith("held_")}
-    mark = Mark(
-        update=whole["update"],
-        steps=whole["steps"],
-        samples=whole["samples"],
-        restores=whole["restores"],
-        minutes=shares["minutes"],
-        train_avg=shares["train_avg"],
-        train_pass=shares["train_pass"],
-        held_avg=ends["held_avg"],
-        held_pass=ends["held_pass"],
-        held_low=ends["held_low"],
-        held_high=ends["held_high"],
-    )
-    return Row(method=Method(line["method"]), seed=int(line["seed"]), mark=mark)
+    mark = {name: line[name] or None for name in _MARK}
+    return _ROW.validate_python({"method": line["method"], "seed": line["seed"], "mark": mark})
 
 
 def _cell(value: object) -> str:

@@ -16,7 +16,7 @@ from cairn.app.training import (
     collect_tracks,
     recording_runner,
 )
-from cairn.config import RunConfig
+from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Ledger, Quantity
 from cairn.data.task import Purpose, Split
 from cairn.evaluate.run import Evaluator
@@ -96,19 +96,18 @@ async def run_race(
         return await racer.run()
 
 
+@dataclass(slots=True, kw_only=True)
 class _Racer:
-    def __init__(
-        self, parts: Parts, budget: RaceBudget, *, loop: SyncLoop, evaluator: Evaluator, lessons: Curriculum | None
-    ) -> None:
-        self._parts = parts
-        self._budget = budget
-        self._loop = loop
-        self._evaluator = evaluator
-        self._lessons = lessons
-        self._race = Race()
-        self._rehearsal = 0
-        self._per_template = (0, 0)  # train, held out
-        self._progress: Callable[[str], None] = lambda _: None
+    parts: Parts
+    budget: RaceBudget
+    loop: SyncLoop
+    evaluator: Evaluator
+    lessons: Curriculum | None
+    rehearsal: int  # updates of imitation after each of reinforcement
+    train_tasks: int  # of each template
+    held_out_tasks: int
+    progress: Callable[[str], None]
+    race: Race = field(default_factory=Race)
 
     @classmethod
     async def ready(
@@ -116,68 +115,70 @@ class _Racer:
     ) -> "_Racer":
         progress("experts")
         tracks = await collect_tracks(config, parts)
-        runner = recording_runner(config, parts)
+        runner = recording_runner(config, parts, tracks=tracks)
         rehearsal = config.reinforcement.rehearsal
         racer = cls(
-            parts,
-            budget,
+            parts=parts,
+            budget=budget,
             loop=build_loop(config, parts, runner, tracks=tracks),
             evaluator=build_evaluator(config, parts.brain, runner),
             lessons=await build_demonstrations(config, parts, runner).curriculum() if rehearsal else None,
+            rehearsal=rehearsal,
+            train_tasks=config.tracks.per_template,
+            held_out_tasks=config.evaluation.per_template,
+            progress=progress,
         )
-        racer._rehearsal = rehearsal
-        racer._per_template = (config.tracks.per_template, config.evaluation.per_template)
-        racer._progress = progress
         racer._resume()
         return racer
 
     async def run(self) -> Race:
-        await self._loop.engine.update(self._loop.learner.version)
-        if not self._race.marks:
+        await self.loop.engine.update(self.loop.learner.version)
+        if not self.race.marks:
             await self._measure(held_out=True)
-        while not self._race.done:
+        while not self.race.done:
             await self._step()
             ended = self._ended()
             if ended or self._due():
                 await self._measure(held_out=ended)
                 self._save(done=ended)
-        return self._race
+        return self.race
 
     async def _step(self) -> None:
-        clock, number = self._loop.clock, self._race.update
+        clock, number = self.loop.clock, self.race.update
         begun = clock.now()
-        first = number * self._rehearsal
-        lessons = [self._lessons.batch(first + i) for i in range(self._rehearsal)] if self._lessons else []
-        await self._loop.step(number, rehearsal=lessons)
-        self._race = replace(self._race, update=number + 1, seconds=self._race.seconds + clock.now() - begun)
+        first = number * self.rehearsal
+        lessons = [self.lessons.batch(first + i) for i in range(self.rehearsal)] if self.lessons else []
+        await self.loop.step(number, rehearsal=lessons)
+        self.race = replace(self.race, update=number + 1, seconds=self.race.seconds + clock.now() - begun)
 
     def _ended(self) -> bool:
-        budget, race = self._budget, self._race
-        spent = steps_of(self._parts.run.ledger)
+        budget, race = self.budget, self.race
+        spent = steps_of(self.parts.run.ledger)
         return spent >= budget.steps or race.seconds >= 60 * budget.minutes or race.update >= budget.updates
 
     def _due(self) -> bool:
-        last = self._race.marks[-1]
-        steps = steps_of(self._parts.run.ledger) - last.steps
-        return steps >= self._budget.every_steps or self._race.update - last.update >= self._budget.every_updates
+        last = self.race.marks[-1]
+        steps = steps_of(self.parts.run.ledger) - last.steps
+        return steps >= self.budget.every_steps or self.race.update - last.update >= self.budget.every_updates
 
     async def _measure(self, *, held_out: bool) -> None:
-        train, held = self._per_template
-        templates, tries = self._parts.templates, self._budget.tries
-        own = await self._evaluator.run(templates, split=Split.TRAIN, per_template=train, tries=tries, greedy=False)
-        ledger = self._parts.run.ledger
+        templates, tries = self.parts.templates, self.budget.tries
+        own = await self.evaluator.run(
+            templates, split=Split.TRAIN, per_template=self.train_tasks, tries=tries, greedy=False
+        )
+        ledger = self.parts.run.ledger
         mark = Mark(
-            update=self._race.update,
+            update=self.race.update,
             steps=steps_of(ledger),
             samples=int(ledger.total(Quantity.SEQUENCES_IN_UPDATES)),
             restores=int(ledger.total(Quantity.RESTORES)),
-            minutes=self._race.seconds / 60,
+            minutes=self.race.seconds / 60,
             train_avg=own.success.mean,
             train_pass=own.pass_at(tries).mean,
         )
         if held_out:
-            other = await self._evaluator.run(
-                templates, split=Split.HELD_OUT, per_template=held, tries=tries, greedy=False
+            other = await self.evaluator.run(
+                templates, split=Split.HELD_OUT, per_template=self.held_out_tasks, tries=tries, greedy=False
             )
             success = other.success
             mark = replace(
@@ -187,28 +188,29 @@ class _Racer:
                 held_low=success.low,
                 held_high=success.high,
             )
-        if mark.train_avg > self._race.best:
-            self._loop.learner.save(self._parts.run.path / "checkpoints" / _BEST)
-            self._race = replace(self._race, best=mark.train_avg)
-        self._race = replace(self._race, marks=(*self._race.marks, mark))
-        self._progress(f"{mark.steps} steps, {mark.samples} samples: train Avg@{tries} {mark.train_avg:.3f}")
+        if mark.train_avg > self.race.best:
+            self.loop.learner.save(self.parts.run.path / "checkpoints" / _BEST)
+            self.race = replace(self.race, best=mark.train_avg)
+        self.race = replace(self.race, marks=(*self.race.marks, mark))
+        self.progress(f"{mark.steps} steps, {mark.samples} samples: train Avg@{tries} {mark.train_avg:.3f}")
 
     def _save(self, *, done: bool) -> None:
-        self._loop.learner.save(self._parts.run.path / "checkpoints" / _LATEST)
-        self._race = replace(self._race, done=done, scheduler=dict(self._loop.scheduler.state_dict()))
-        path = self._parts.run.path / _STATE
+        self.loop.learner.save(self.parts.run.path / "checkpoints" / _LATEST)
+        self.race = replace(self.race, done=done, scheduler=dict(self.loop.scheduler.state_dict()))
+        path = self.parts.run.path / _STATE
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(self._race)), encoding="utf-8")
+        fresh.write_text(json.dumps(asdict(self.race)), encoding="utf-8")
         fresh.replace(path)
 
     def _resume(self) -> None:
-        path = self._parts.run.path / _STATE
+        path = self.parts.run.path / _STATE
         if path.exists():
-            self._race = _RACE.validate_json(path.read_bytes())
-            self._loop.learner.load(self._parts.run.path / "checkpoints" / _LATEST)
-            self._loop.scheduler.load_state_dict(self._race.scheduler)
+            self.race = _RACE.validate_json(path.read_bytes())
+            self.loop.learner.load(self.parts.run.path / "checkpoints" / _LATEST)
+            self.loop.scheduler.load_state_dict(self.race.scheduler)
 
 
 def steps_of(ledger: Ledger) -> int:
-    """Actions executed while learning: in training, probes and estimates."""
-    return int(sum(ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=purpose) for purpose in _LEARNING))
+    """Actions executed while learning: in training, probes and estimates, and to judge answers."""
+    lived = sum(ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=purpose) for purpose in _LEARNING)
+    return int(lived + ledger.total(Quantity.TRIED_STEPS))

@@ -15,7 +15,7 @@ from rich.table import Table
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.snapshots import survey, with_snapshots
 from cairn.bench.memory import pss_mb
-from cairn.config import EnvironmentOptions, SnapshotOptions
+from cairn.config.tables import EnvironmentOptions, SnapshotOptions
 from cairn.data.ids import SnapshotId
 from cairn.data.snapshot import StoreKind
 from cairn.data.task import FromSnapshot, Root, Split, Task

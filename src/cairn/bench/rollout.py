@@ -14,7 +14,7 @@ from rich.table import Table
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.bench.prefill import Prefill, measure_prefill
-from cairn.config import RunConfig
+from cairn.config.recipe import RunConfig
 from cairn.data.ids import GroupId, PolicyVersion
 from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task, Template
 from cairn.data.trajectory import Completion, Prompt, Trajectory

@@ -25,10 +25,10 @@ from cairn.errors import SessionError
 from cairn.ports import ExpertSession
 from cairn.scratch import UNFINISHED, make_root, mark, mark_in
 from cairn.snapshot_ports import SnapshotStore
+from cairn.snapshots.contained import ContainerStore
 from cairn.snapshots.containers.cgroups import marked_groups
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.containers.yard import Limits, Yard
-from cairn.snapshots.criu import CriuStore
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.native import NativeStore
 from cairn.snapshots.replay import ReplayStore
@@ -142,7 +142,7 @@ class Subject:
             limits=Limits(disk=128 << 20, memory=600 << 20),
         )
         self._stores: tuple[SnapshotStore, ...] = (
-            CriuStore(containers, yard=yard, images=self._images()),
+            ContainerStore(containers, yard=yard, images=self._images()),
             NativeStore(pages, folder=self._places.disk / "states"),
             ReplayStore(pages),
         )

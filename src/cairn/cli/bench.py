@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from cairn import config as configuration
 from cairn.cli.bench_efficiency import efficiency
 from cairn.cli.console import ERR, OUT, print_json, reported
 from cairn.cli.recipes import find
 from cairn.cli.running import run_async
+from cairn.config import recipe as configuration
 
 app = typer.Typer(no_args_is_help=True, help="Measure this machine. The last line of every command is JSON.")
 

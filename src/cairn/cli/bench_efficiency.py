@@ -19,13 +19,13 @@ def efficiency(
     suite: Annotated[str, typer.Option(help="A recipe: its tasks, policy and settings are those of every method.")] = (
         "miniwob-long"
     ),
-    methods: Annotated[str, typer.Option(help="Of vanilla, arpo, stage1, hybrid and stage1+hybrid.")] = (
+    methods: Annotated[str, typer.Option(help="Also stage1-variance, -entropy, -all and -random: other pivots.")] = (
         "vanilla,arpo,stage1,hybrid,stage1+hybrid"
     ),
     seeds: Annotated[int, typer.Option(min=1)] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Environment steps of each race.")] = 12_000,
     minutes: Annotated[float, typer.Option(min=0.1, help="Of each race at most.")] = 9.0,
-    local_updates: Annotated[int, typer.Option(min=1, help="Of stage one.")] = 60,
+    local_updates: Annotated[int, typer.Option(min=1, help="Of `stage1` and its like.")] = 60,
     work: Annotated[Path, typer.Option(help="Where the runs lie; what is finished there is not run again.")] = Path(
         "runs/efficiency"
     ),

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from rich.syntax import Syntax
 
-from cairn import config
 from cairn.cli.console import OUT, print_json, reported
 from cairn.cli.recipes import find
+from cairn.config import recipe as configuration
 
 app = typer.Typer(no_args_is_help=True, help="Look at recipes.")
 
@@ -28,15 +28,15 @@ def show(
     Example: cairn config show quickstart --diff
     """
     with reported():
-        run = config.load(find(recipe), overrides or ())
-    defaults = dict(config.leaves(config.RunConfig()))
-    kept = {k: v for k, v in config.leaves(run) if not diff or defaults.get(k) != v}
+        run = configuration.load(find(recipe), overrides or ())
+    defaults = dict(configuration.leaves(configuration.RunConfig()))
+    kept = {k: v for k, v in configuration.leaves(run) if not diff or defaults.get(k) != v}
     if as_json:
         print_json({key: tomllib.loads(f"value = {value}")["value"] for key, value in kept.items()})
     elif diff:
         for key, value in kept.items():
             OUT.print(f"{key} = {value}   [dim]default {defaults.get(key, 'unset')}[/]", markup=True)
     elif OUT.is_terminal:
-        OUT.print(Syntax(config.to_toml(run), "toml", background_color="default", word_wrap=True))
+        OUT.print(Syntax(configuration.to_toml(run), "toml", background_color="default", word_wrap=True))
     else:  # for a file: a recipe, whatever the width of its lines
-        typer.echo(config.to_toml(run), nl=False)
+        typer.echo(configuration.to_toml(run), nl=False)

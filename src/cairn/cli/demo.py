@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cairn import config as configuration
 from cairn.cli.console import OUT, print_json, reported
 from cairn.cli.recipes import find
 from cairn.cli.running import run_async
+from cairn.config import recipe as configuration
 
 app = typer.Typer(no_args_is_help=True, help="Collect demonstrations.")
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from cairn.cli.console import OUT, print_json, reported
-from cairn.config import RunConfig, leaves
+from cairn.config.recipe import RunConfig, leaves
 from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import read

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cairn import config as configuration
 from cairn.algo.statistics import Interval
 from cairn.cli.console import ERR, OUT, print_json, reported
 from cairn.cli.progress import ProgressSink
 from cairn.cli.recipes import find
 from cairn.cli.running import run_async
+from cairn.config import recipe as configuration
 from cairn.data.task import Split
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport

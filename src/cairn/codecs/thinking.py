@@ -18,6 +18,10 @@ from cairn.ports import Past
 
 _ACTION = re.compile(r"<action>(?P<line>.*?)</action>", re.DOTALL)
 _SHAPE = "answer with <think>…</think><action>…</action>"
+
+ROOMY = PageLimits(elements=120, texts=60, label=60, characters=6000, actions=8)
+"""For models that read long prompts."""
+
 _SYSTEM = """You operate a graphical interface to reach a goal. Each turn you see the page and say one action.
 First think briefly, then act: <think>your thoughts</think><action>one action</action>
 Actions, by an element's label and [number], or by (x, y) in thousandths of the screen:
@@ -42,6 +46,28 @@ class ChatTokenizer(TextTokenizer, Protocol):
         ...
 
 
+def conversation(
+    goal: str, turns: Sequence[Past], seen: Observation, *, limits: PageLimits = ROOMY, screenshot: str | None = None
+) -> tuple[Message, ...]:
+    """What a chat model is told before it answers; `screenshot` is the text that stands for an image."""
+    parts = [
+        screenshot or "",
+        f"Goal: {goal.strip()}",
+        page_text(seen, limits),
+        past_text(turns, seen, limits),
+    ]
+    content = "\n".join(part for part in parts if part)
+    return (Message(role="system", content=_SYSTEM), Message(role="user", content=content))
+
+
+def said_action(text: str) -> Action:
+    """The action of an answer; `Invalid`, with what is wrong, where there is not exactly one after the thought."""
+    found = _ACTION.findall(text.rpartition("</think>")[2])
+    if len(found) == 1:
+        return parse_action(found[0])
+    return Invalid(text, f"{_SHAPE}, with one action" if found else _SHAPE)
+
+
 class ThinkingCodec:
     """Implements `Codec` for chat models: free thought, then one action in the grammar of `text_grammar`.
 
@@ -58,7 +84,7 @@ class ThinkingCodec:
         max_answer_tokens: int = 512,
     ) -> None:
         self._tokenizer = tokenizer
-        self._limits = limits or PageLimits(elements=120, texts=60, label=60, characters=6000, actions=8)
+        self._limits = limits or ROOMY
         self._screenshot = screenshot
         self._max_answer_tokens = max_answer_tokens
         # a model may have its own thinking tags as special tokens
@@ -80,27 +106,20 @@ class ThinkingCodec:
 
     def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
         images = ()
-        parts = [f"Goal: {goal.strip()}", page_text(seen, self._limits), past_text(turns, seen, self._limits)]
         if self._screenshot is not None:
             if seen.image is None:
                 raise ConfigError("this codec shows screenshots: let the environment take them")
             images = (seen.image,)
-            parts.insert(0, self._screenshot)
-        content = "\n".join(part for part in parts if part)
-        ids = self._tokenizer.chat((Message(role="system", content=_SYSTEM), Message(role="user", content=content)))
+        ids = self._tokenizer.chat(conversation(goal, turns, seen, limits=self._limits, screenshot=self._screenshot))
         return Prompt(token_ids=np.array(ids, np.int32), images=images)
 
     def parse(self, goal: str, token_ids: Int32[np.ndarray, " C"], seen: Observation) -> Action:
         del goal, seen
         ids = [int(i) for i in token_ids]
         text = self._tokenizer.decode(ids)
-        acted = text.rpartition("</think>")[2]
-        found = _ACTION.findall(acted)
-        if len(found) == 1:
-            return parse_action(found[0])
-        if ids[-1] not in self._tokenizer.end_ids:
+        if ids[-1] not in self._tokenizer.end_ids and not _ACTION.search(text):
             return Invalid(text, "the answer was cut before it said an action; think more briefly")
-        return Invalid(text, f"{_SHAPE}, with one action" if found else _SHAPE)
+        return said_action(text)
 
     def primitive(self, action: Action, seen: Observation) -> Action:
         """Every action is one answer."""

@@ -21,6 +21,7 @@ class Quantity(StrEnum):
 
     GROUPS = auto()
     ENVIRONMENT_STEPS = auto()  # actions sent to a live session
+    TRIED_STEPS = auto()  # those that a judge executed to find out where an answer leads
     OPENS = auto()  # sessions asked for, at a root or at a snapshot
     SAVES = auto()
     RESTORES = auto()  # those opens that start from a snapshot
@@ -56,6 +57,7 @@ class Quantity(StrEnum):
 FROM_UPDATES = frozenset(
     {
         Quantity.SAVES,
+        Quantity.TRIED_STEPS,
         Quantity.RESTORE_FAILURES,
         Quantity.RESTORE_FALLBACKS,
         Quantity.UPDATES,
@@ -141,6 +143,11 @@ def of_update(
 def of_snapshot(quantity: Quantity, template: TemplateId) -> Ledger:
     """One save, failed opening or fallback. Sessions do not say what they are for: it counts as training."""
     return Ledger(sums={(Purpose.TRAIN, template, quantity): 1})
+
+
+def of_trial(template: TemplateId) -> Ledger:
+    """One answer that a judge executed, in a session opened at a snapshot."""
+    return Ledger(sums={(Purpose.TRAIN, template, Quantity.TRIED_STEPS): 1})
 
 
 def of_learner(seconds: float) -> Ledger:

@@ -30,6 +30,10 @@ class Template:
         if self.max_turns < 1:
             raise InvariantError(f"{self.id}: max_turns must be at least 1")
 
+    def depth(self, limit: int | None) -> int:
+        """Turns of a whole rollout: the template's own, or fewer where a run has a lower limit."""
+        return self.max_turns if limit is None else min(limit, self.max_turns)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

@@ -43,7 +43,7 @@ class Evaluator:
             task=task,
             start=Root(),
             group_size=tries,
-            depth=self.max_turns or task.template.max_turns,
+            depth=task.template.depth(self.max_turns),
             purpose=Purpose.EVALUATE,
             seed=int(np.random.SeedSequence((self.seed, place)).generate_state(1)[0]),
         )

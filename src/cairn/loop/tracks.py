@@ -1,15 +1,15 @@
-"""Tracks: the ways of experts through training tasks, with a state to start from before every action."""
+"""Tracks: ways through training tasks that succeeded, with a state to start from before every action."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.data.action import Action
 from cairn.data.checkpoint import Checkpoint, Track
 from cairn.data.history import Deed
-from cairn.data.ids import SnapshotId, TaskId
+from cairn.data.ids import GroupId, SnapshotId, TaskId, TemplateId
 from cairn.data.snapshot import Snapshot
-from cairn.data.task import Task
-from cairn.data.trajectory import Outcome, ScoredGroup, Turn
+from cairn.data.task import Purpose, RolloutPlan, Root, Task
+from cairn.data.trajectory import Outcome, ScoredGroup, Trajectory, Turn
 from cairn.loop import events
 from cairn.loop.demonstrations import failures
 from cairn.loop.experts import ExpertPlayer
@@ -19,22 +19,61 @@ _Way = tuple[TaskId, tuple[Action, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackCollector:
-    """Lets experts play the tasks that are to be learned, and saves every state on their way."""
+    """Plays the tasks that are to be learned as their experts do, and saves every state on the way.
+
+    Where there is no expert, or it fails, the policy may try: its shortest success is gone through again, and becomes
+    the task's track.
+    """
 
     player: ExpertPlayer
+    own_tries: int = 0  # whole rollouts by the policy
+    max_turns: int | None = None  # of a try, below the template's own
+    seed: int = 0
 
-    async def collect(self, tasks: Sequence[Task]) -> tuple[Track, ...]:
-        """A track for each task; without checkpoints where its expert failed, which is reported by template."""
-        groups = await self.player.play(tasks)
+    async def collect(self, tasks: Sequence[Task], *, known: Container[TemplateId]) -> tuple[Track, ...]:
+        """A track for each task, in their order; without checkpoints where nobody succeeded, which is reported.
+
+        `known` are the templates that have an expert.
+        """
+        played = await self.player.play([task for task in tasks if task.template.id in known])
+        found = self._tracks(played)
+        lacking = [task for task in tasks if task not in found]
+        found |= self._tracks(await self.player.retrace(await self._solved(lacking))) if self.own_tries else {}
+        self._tell(played, found)
+        return tuple(found.get(task, Track(task=task)) for task in tasks)
+
+    def _tracks(self, groups: Sequence[ScoredGroup]) -> dict[Task, Track]:
+        """Those with checkpoints."""
         kept = self.player.keeper.snapshots() if self.player.keeper else ()
-        tracks = tracks_of(groups, kept)
-        for template, count in failures(groups).items():
-            self.player.events.emit(events.notice(f"the expert failed {count} tasks of {template}: they have no track"))
-        found = [checkpoint for track in tracks for checkpoint in track.checkpoints]
+        return {track.task: track for track in tracks_of(groups, kept) if track.checkpoints}
+
+    async def _solved(self, tasks: Sequence[Task]) -> list[Trajectory]:
+        """The policy's shortest success at each task that it solves."""
+        plans = [self._try_of(task) for task in tasks]
+        stored = {g.plan.group_id: g for g in self.player.store.read() if g.plan.purpose is Purpose.REESTIMATE}
+        fresh = await self.player.runner.round([plan for plan in plans if plan.group_id not in stored])
+        found = stored | {group.plan.group_id: group for group in fresh}
+        ways = [[m.trajectory for m in found[plan.group_id].members if m.outcome is Outcome.SUCCESS] for plan in plans]
+        return [min(solved, key=lambda one: len(one.turns)) for solved in ways if solved]
+
+    def _try_of(self, task: Task) -> RolloutPlan:
+        return RolloutPlan(
+            group_id=GroupId(f"own/{task.id}"),
+            task=task,
+            start=Root(),
+            group_size=self.own_tries,
+            depth=task.template.depth(self.max_turns),
+            purpose=Purpose.REESTIMATE,
+            seed=self.seed,
+        )
+
+    def _tell(self, played: Sequence[ScoredGroup], tracks: Mapping[Task, Track]) -> None:
+        for template, count in failures(played).items():
+            self.player.events.emit(events.notice(f"the expert failed {count} tasks of {template}"))
+        found = [checkpoint for track in tracks.values() for checkpoint in track.checkpoints]
         saved = sum(checkpoint.snapshot is not None for checkpoint in found)
-        text = f"{len(tracks)} tasks with {len(found)} states on their experts' ways, {saved} of them saved"
+        text = f"{len(tracks)} tasks have a track, with {len(found)} states, {saved} of them saved"
         self.player.events.emit(events.notice(text))
-        return tracks
 
 
 def tracks_of(groups: Sequence[ScoredGroup], snapshots: Iterable[Snapshot]) -> tuple[Track, ...]:

@@ -7,7 +7,7 @@ from cairn.data.checkpoint import Checkpoint
 from cairn.data.ids import GroupId
 from cairn.data.task import FromSnapshot, Purpose, Recorded, RolloutPlan, Root, Task
 from cairn.data.trajectory import RULES, Outcome, ScoredGroup
-from cairn.schedule.plans import depth_of, seed_of
+from cairn.schedule.plans import seed_of
 
 
 class Aim(StrEnum):
@@ -49,7 +49,7 @@ class Writer:
 
     def plan(self, number: int, order: Order, *, task: Task, checkpoint: Checkpoint | None) -> RolloutPlan:
         """The `number`-th plan of the run. A suffix from the root itself needs no snapshot."""
-        depth = depth_of(task.template, self.max_turns)
+        depth = task.template.depth(self.max_turns)
         start: Root | FromSnapshot | Recorded = Root()
         if checkpoint is not None and order.aim in {Aim.SURVEY, Aim.LOCAL}:
             start, depth = checkpoint.answered(), 1

@@ -11,11 +11,6 @@ from cairn.errors import ConfigError
 _TRAIN_SEEDS = 1_000_000
 
 
-def depth_of(template: Template, max_turns: int | None) -> int:
-    """Turns of a whole rollout: the template's own limit, or a lower one."""
-    return template.max_turns if max_turns is None else min(max_turns, template.max_turns)
-
-
 def seed_of(seed: int, number: int) -> int:
     """Of the `number`-th plan of a run with that seed."""
     return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1)[0])
@@ -42,7 +37,7 @@ class RootPlans:
             task=Task(template=template, split=Split.TRAIN, index=self.start_index + visit % usable),
             start=Root(),
             group_size=self.group_size,
-            depth=depth_of(template, self.max_turns),
+            depth=template.depth(self.max_turns),
             purpose=Purpose.TRAIN,
             seed=seed_of(self.seed, number),
         )

@@ -10,7 +10,7 @@ from cairn.data.task import Purpose, RolloutPlan, Root, Split, Task
 from cairn.data.trajectory import ScoredGroup
 from cairn.errors import ConfigError
 from cairn.schedule.orders import successes
-from cairn.schedule.plans import depth_of, seed_of
+from cairn.schedule.plans import seed_of
 from cairn.schedule.state import array, number, table, whole
 
 
@@ -96,7 +96,7 @@ class TaskRounds:
             task=task,
             start=Root(),
             group_size=self._size(task),
-            depth=depth_of(task.template, self._max_turns),
+            depth=task.template.depth(self._max_turns),
             purpose=Purpose.TRAIN,
             seed=seed_of(self._seed, self._count),
         )

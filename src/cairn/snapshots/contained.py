@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cairn.data.history import Deed
 from cairn.data.ids import SnapshotId
-from cairn.data.snapshot import Snapshot, StoreKind
+from cairn.data.snapshot import Snapshot
 from cairn.data.task import Task
 from cairn.errors import SessionError, boundary
 from cairn.ports import Session
@@ -22,8 +22,8 @@ _FRESH = SnapshotId("fresh")  # the image of a container that has done nothing y
 class ContainerStore:
     """Implements `SnapshotStore`. All sessions, those at a root too, live in containers of their own."""
 
-    def __init__(self, environment: Contained, *, kind: StoreKind, yard: ContainerYard, images: Images) -> None:
-        self.kind = kind
+    def __init__(self, environment: Contained, *, yard: ContainerYard, images: Images) -> None:
+        self.kind = yard.kind
         self._environment = environment
         self._yard = yard
         self._images = images

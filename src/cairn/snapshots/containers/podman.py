@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.data.snapshot import StoreKind
 from cairn.errors import SessionError, SetupError
 from cairn.scratch import PREFIX as NAME_PREFIX
 from cairn.scratch import mark
@@ -68,6 +69,8 @@ class PodmanContainer(RunningContainer):
 
 class PodmanYard:
     """Containers with one set of pages. `folder` is a tmpfs folder of this process's own, and not below /run."""
+
+    kind = StoreKind.PODMAN
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.data.snapshot import StoreKind
 from cairn.errors import SessionError, SetupError
 from cairn.snapshots.containers.cgroups import ControlGroup
 from cairn.snapshots.containers.container import NETWORK, Container
@@ -33,6 +34,8 @@ class Limits:
 
 class Yard:
     """Containers with one set of pages. `folder` is a tmpfs folder of this process's own."""
+
+    kind = StoreKind.CRIU
 
     def __init__(
         self, *, folder: Path, command: Sequence[str], site: Path, prefix: Path = PREFIX, limits: Limits | None = None

@@ -1,18 +1,8 @@
-"""The run's configuration: one frozen tree, read from a TOML recipe. Imports no component and no heavy library."""
+"""Every key that a recipe may hold, by table. Frozen, strict, and without any component or heavy library."""
 
-import difflib
-import tomllib
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Literal, Self, TypeAlias
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from cairn.errors import ConfigError
-
-Toml: TypeAlias = "str | int | float | bool | list[Toml] | dict[str, Toml]"
-"""What a TOML file can hold, but for dates."""
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Table(BaseModel):
@@ -68,9 +58,15 @@ class PolicyOptions(Table):
 
 
 class DemonstrationOptions(Table):
-    """What the scripted experts show."""
+    """What experts show: scripts, or a model behind an OpenAI-compatible URL."""
 
     per_template: int = Field(default=30, ge=0)
+    url: str | None = None
+    """Of a chat endpoint that plays in place of the scripts, up to and with /v1."""
+    model: str = ""
+    """As the endpoint calls it."""
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable with the endpoint's key; none is sent where it is unset."""
 
 
 class OptimizerOptions(Table):
@@ -145,6 +141,9 @@ class TrackOptions(Table):
 
     per_template: int = Field(default=0, ge=0)
     """Tasks of each template, after those that are demonstrated."""
+    own_tries: int = Field(default=0, ge=0)
+    """Rollouts of the policy, such as that of `policy.start`, at a task whose expert fails or that has none; the
+    shortest success is gone through again and is the task's way, as an expert's would be."""
     shrink_above: float | None = Field(default=None, ge=0, lt=1)
     """Of `tasks`: success of a task from which its groups shrink, down to two (DART-GUI; 0.6)."""
     cool_down_after: int | None = Field(default=None, ge=1)
@@ -179,6 +178,9 @@ class AdaptiveTable(Table):
     demote_below: float | None = Field(default=None, gt=0, le=1)
     """Beyond the paper: success of the last probes that sends a task back to suffixes."""
     probe_window: int = Field(default=8, ge=1)
+    lenient: bool = False
+    """Beyond the paper: another answer than the expert's is right, too, where it leads to a later state of the expert's
+    way, or to success; it is executed in a session opened at the state. Needs `snapshots.store`."""
     survey_every: int | None = Field(default=None, ge=1)
     """Of `pivots`: rounds, after which every state is measured again."""
     weighted: bool = False
@@ -248,142 +250,3 @@ class EvaluationOptions(Table):
     curve_per_template: int = Field(default=0, ge=0)
     """Held-out tasks for the points between the ends of the learning curve; 0: none."""
     curve_every_minutes: float = Field(default=3.0, gt=0)
-
-
-class RunConfig(Table):
-    """Everything that a run depends on."""
-
-    seed: int = Field(default=0, ge=0, lt=2**32)
-    environment: EnvironmentOptions = Field(default_factory=EnvironmentOptions)
-    policy: PolicyOptions = Field(default_factory=PolicyOptions)
-    demonstrations: DemonstrationOptions = Field(default_factory=DemonstrationOptions)
-    imitation: ImitationOptions = Field(default_factory=ImitationOptions)
-    reinforcement: ReinforcementOptions = Field(default_factory=ReinforcementOptions)
-    rollout: RolloutOptions = Field(default_factory=RolloutOptions)
-    snapshots: SnapshotOptions = Field(default_factory=SnapshotOptions)
-    tracks: TrackOptions = Field(default_factory=TrackOptions)
-    adaptive: AdaptiveTable = Field(default_factory=AdaptiveTable)
-    replay: ReplayTable = Field(default_factory=ReplayTable)
-    evaluation: EvaluationOptions = Field(default_factory=EvaluationOptions)
-    checkpoint_every_updates: int = Field(default=10, ge=1)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        """What no key can tell by itself."""
-        twice = [name for name, count in Counter(self.environment.templates).items() if count > 1]
-        if twice:
-            raise ValueError(f"environment.templates names {twice[0]!r} more than once")
-        imitates = bool(self.imitation.updates or self.imitation.minutes or self.reinforcement.rehearsal)
-        if imitates and not self.demonstrations.per_template:
-            raise ValueError(
-                "there is nothing to imitate: with demonstrations.per_template = 0, imitation.updates, "
-                "imitation.minutes and reinforcement.rehearsal must be 0 or unset"
-            )
-        scheduler = self.reinforcement.scheduler
-        if scheduler in {"tasks", "adaptive", "pivots", "progress"} and not self.tracks.per_template:
-            raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs tracks.per_template >= 1')
-        if scheduler in {"adaptive", "progress"} and self.snapshots.store == "none":
-            raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs snapshots.store, such as "auto"')
-        self.policy.check()
-        return self
-
-
-def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a recipe; `overrides` are `table.key=value`, the value in TOML. Errors name the key and the nearest one."""
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
-    for override in overrides:
-        _apply(tree, override)
-    return parse(tree, origin=str(path))
-
-
-def parse(tree: dict[str, Toml], *, origin: str) -> RunConfig:
-    """Validate a tree of TOML values."""
-    try:
-        return RunConfig.model_validate(tree)
-    except ValidationError as error:
-        lines = [_explain(".".join(map(str, e["loc"])), e["type"], e["msg"]) for e in error.errors()]
-        raise ConfigError(f"{origin}: " + "; ".join(lines)) from error
-
-
-def leaves(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """Every key with its value in TOML; unset optional keys are left out."""
-    yield from _walk(config.model_dump(exclude_none=True), "")
-
-
-def to_toml(config: RunConfig) -> str:
-    """The whole resolved configuration; `load` reads it back to an equal one."""
-    lines: list[str] = []
-    table = ""
-    for key, value in sorted(leaves(config), key=lambda kv: (kv[0].rpartition(".")[0], kv[0])):
-        parent, _, name = key.rpartition(".")
-        if parent != table:
-            table = parent
-            lines += ["", f"[{parent}]"]
-        lines.append(f"{name} = {value}")
-    return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def known_keys() -> tuple[str, ...]:
-    """Every key that a recipe may hold, dotted."""
-    return tuple(_fields(RunConfig, ""))
-
-
-def _fields(table: type[BaseModel], prefix: str) -> Iterator[str]:
-    for name, info in table.model_fields.items():
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _fields(kind, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
-
-
-def _explain(key: str, kind: str, message: str) -> str:
-    if kind != "extra_forbidden":
-        message = message.removeprefix("Value error, ")
-        return f"{key}: {message[0].lower()}{message[1:]}" if key else message
-    tables = sorted({known.partition(".")[0] for known in known_keys()})
-    near = difflib.get_close_matches(key, tables if "." not in key else known_keys(), n=1, cutoff=0.5)
-    return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-
-
-def _apply(tree: dict[str, Toml], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals:
-        raise ConfigError(f"--set {override}: expected key=value, as in reinforcement.group_size=16")
-    try:
-        value: Toml = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string: --set policy.codec=text
-    *parents, name = key.strip().split(".")
-    node = tree
-    for parent in parents:
-        child = node.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise ConfigError(f"--set {override}: {parent} is not a table")
-        node = child
-    node[name] = value
-
-
-def _walk(tree: dict[str, Toml], prefix: str) -> Iterator[tuple[str, str]]:
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from _walk(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", _toml(value)
-
-
-def _toml(value: Toml) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        case list():
-            return "[" + ", ".join(_toml(v) for v in value) + "]"
-        case _:
-            return str(value)
