@@ -82,7 +82,7 @@ async def test_criu_that_hangs_is_a_timeout(yard: Yard, monkeypatch: pytest.Monk
     container = await running(yard)
     image = yard.place("state")
     await container.freeze(image)
-    monkeypatch.setattr(containers, "_APPEAR_SECONDS", 1.0)
+    monkeypatch.setattr(containers, "APPEAR_SECONDS", 1.0)
     monkeypatch.setattr(criu, "_DUMP_SECONDS", 1.0)
     at(yard, "post-restore", "exec sleep 600")
     with pytest.raises(SessionTimeoutError, match="waited 1 s for a container's first process"):

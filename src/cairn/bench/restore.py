@@ -12,14 +12,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cairn.app.environments import build_environment, choose_templates, require_browser
-from cairn.app.snapshots import survey, with_snapshots
+from cairn.app.environments import build_environment, choose_templates, environment_named, require_browser
+from cairn.app.snapshots import StoreReport, survey, with_snapshots
 from cairn.bench.memory import pss_mb
 from cairn.config.tables import EnvironmentOptions, SnapshotOptions
 from cairn.data.ids import SnapshotId
 from cairn.data.snapshot import StoreKind
 from cairn.data.task import FromSnapshot, Root, Split, Task
-from cairn.errors import InvariantError, SessionError
+from cairn.errors import SessionError
 from cairn.ports import Event, ExpertSession
 from cairn.rollout.unwrap import one_error
 from cairn.snapshots.environment import SnapshotEnvironment
@@ -89,17 +89,21 @@ async def bench_restore(
 ) -> RestoreBench:
     """Measure all stores in turn, `repetitions` times over, so that they meet the same disturbances."""
     options = options or RestoreBenchOptions()
-    reports = await survey(kinds=options.stores)
-    kinds = [report.kind for report in reports if report.usable.ok]
     measured: list[PageCosts] = []
+    unusable: list[str] = []
     for page in options.pages:
+        reports = await survey(environment_named(page.environment), kinds=options.stores)
+        troubles = {report.kind: _trouble(report) for report in reports}
+        unusable += [f"{page.task}, {kind}: {trouble}" for kind, trouble in troubles.items() if trouble]
+        kinds = [kind for kind, trouble in troubles.items() if not trouble]
         with one_error(), tempfile.TemporaryDirectory(prefix="cairn-bench-") as folder:
             measured.append(await _measure(page, kinds, options, folder=Path(folder), progress=progress))
-    return RestoreBench(
-        pages=tuple(measured),
-        branches=options.branches,
-        unusable=tuple(f"{report.kind}: {report.usable.reason}" for report in reports if not report.usable.ok),
-    )
+    return RestoreBench(pages=tuple(measured), branches=options.branches, unusable=tuple(unusable))
+
+
+def _trouble(report: StoreReport) -> str:
+    """Why a store cannot come back to a page's state."""
+    return report.usable.reason or (report.leaves_out and f"leaves out {report.leaves_out}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,19 +157,22 @@ async def _at_work(
     )
     template = choose_templates(saved, [page.task])[0]
     task = Task(template=template, split=Split.TRAIN, index=page.index)
-    session = await saved.open(task, start=Root())
+    session = await _played(saved, task, options.steps)
     stack.push_async_callback(session.close)
-    await _play(session, options.steps)
     return _Measured(kind=kind, environment=saved, session=session, task=task)
 
 
-async def _play(session: SavableSession, steps: int) -> None:
-    for _ in range(steps):
+async def _played(environment: SnapshotEnvironment, task: Task, steps: int) -> SavableSession:
+    """A session that many steps of the expert from the root, or, where it is done sooner, just before its last."""
+    session = await environment.open(task, start=Root())
+    for taken in range(steps):
         await session.observe()
         action = await session.expert_action() if isinstance(session, ExpertSession) else None
         if action is None or (await session.act(action)).done:
-            raise InvariantError(f"the expert was done before its step {steps}")
+            await session.close()
+            return await _played(environment, task, taken)
     await session.observe()
+    return session
 
 
 async def _once(one: _Measured, *, branches: int) -> None:
@@ -232,15 +239,14 @@ def restore_table(result: RestoreBench) -> Table:
                 f"{cost.bytes / 1e6:.1f}",
                 "" if cost.branch_pss_mb is None else f"{cost.branch_pss_mb:.0f}",
             )
-    for line in result.unusable:
-        table.add_row("", "", line, *[""] * 6)
+    table.caption = "\n".join(f"not {line}" for line in result.unusable)
     return table
 
 
 def restore_json(result: RestoreBench) -> str:
-    """The first page's costs by store, and every page's by its name."""
+    """Each store's costs on the first page that it can come back to, and every page's by its name."""
     pages = {page.page.task: {cost.kind.value: _described(cost) for cost in page.costs} for page in result.pages}
-    first = next(iter(pages.values()))
+    first = {kind: cost for costs in reversed(pages.values()) for kind, cost in costs.items()}
     return json.dumps({**first, "pages": pages, "branches": result.branches, "unusable": list(result.unusable)})
 
 

@@ -12,13 +12,14 @@ from typing import Protocol
 
 from cairn.envs.chromium.connection import Connection
 from cairn.envs.chromium.discovery import BrowserBinary, Channel
-from cairn.envs.chromium.frames import DrawnFreely, DrawnOnCommand, FrameClock, Frames
+from cairn.envs.chromium.frames import DrawnFreely, DrawnOnCommand, FrameClock, Frames, bounded
 from cairn.envs.chromium.page import Page, PageState
 from cairn.envs.chromium.process import Supervised, spawn
 from cairn.errors import SessionError, SessionTimeoutError
 
 _START_SECONDS = 30.0
 _CLOSE_SECONDS = 3.0
+_POLL_SECONDS = 0.01
 _SHARED_MEMORY_NEEDED = 512 << 20
 # With LCD text, lists do not scroll in the compositor, and a wheel over one then blocks commanded frames for good.
 _FLAGS = (
@@ -192,6 +193,23 @@ class Browser:
         """Close a tab."""
         self._connection.unsubscribe(page.session)
         await self._connection.call("Target.closeTarget", {"targetId": page.target}, seconds=_CLOSE_SECONDS)
+
+    async def keep_only(self, page: Page) -> None:
+        """Close every other tab, such as the one that a browser starts with, and wait for their processes to end."""
+        targets = (await self._connection.call("Target.getTargets"))["targetInfos"]
+        for target in targets:
+            if target["type"] == "page" and target["targetId"] != page.target:
+                await self._connection.call(
+                    "Target.closeTarget", {"targetId": target["targetId"]}, seconds=_CLOSE_SECONDS
+                )
+        await bounded(self._drawn_by_one(), seconds=_CLOSE_SECONDS, what="the processes of closed tabs to end")
+
+    async def _drawn_by_one(self) -> None:
+        while True:
+            running = (await self._connection.call("SystemInfo.getProcessInfo"))["processInfo"]
+            if sum(process["type"] == "renderer" for process in running) <= 1:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
 
     def processes(self) -> list[int]:
         """The browser's process ids, supervisor included."""

@@ -56,7 +56,8 @@ async def joined(container: Container, binary: BrowserBinary) -> Browser:
 
 
 async def leave_tab(browser: Browser, page: Page) -> bytes:
-    """Let go of a container with a new tab; what `tab` needs to find it."""
+    """Let go of a container with a new tab and no other; what `tab` needs to find it."""
+    await browser.keep_only(page)
     state = page.state()
     await browser.detach()
     return _TAB.dump_json(state)

@@ -36,6 +36,7 @@ class Images:
         self._readers: Counter[SnapshotId] = Counter()
         self._checked: dict[SnapshotId, Look] = {}
         self._moving = asyncio.Lock()
+        self._crowded = True  # images may take more than the budget
         for folder in (memory, disk):
             for half, _ in unfinished(folder):
                 remove_all(half)
@@ -70,7 +71,8 @@ class Images:
             raise _told(error, f"the image of snapshot {snapshot} could not be read", self._memory) from error
         finally:
             self._readers[snapshot] -= 1
-        await self._make_room()
+        if self._crowded:
+            await self._make_room()
 
     def size(self, snapshot: SnapshotId) -> int:
         """Bytes that the image takes in memory."""
@@ -118,6 +120,7 @@ class Images:
             with contextlib.suppress(FileExistsError):  # another process was quicker
                 fresh.rename(self._memory / snapshot)
                 self._checked[snapshot] = looked
+            self._crowded = True
         except (OSError, SessionError) as error:
             raise _told(error, f"{packed} could not be unpacked", self._memory) from error
         finally:
@@ -127,7 +130,8 @@ class Images:
         """Keep to the budget, as far as there is room elsewhere: what cannot be moved stays."""
         async with self._moving:
             for snapshot in tuple(self._used):
-                if await asyncio.to_thread(_bytes, self._memory) <= self._budget:
+                self._crowded = await asyncio.to_thread(_bytes, self._memory) > self._budget
+                if not self._crowded:
                     return
                 if not self._readers[snapshot]:
                     with contextlib.suppress(SessionError, OSError):

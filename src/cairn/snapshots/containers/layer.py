@@ -33,7 +33,7 @@ def copy_script(name: str, place: Path) -> None:
 def agent_command(browser: Sequence[str]) -> list[str]:
     """Starts the agent, as process 1, and the browser from it."""
     user = _PLAIN_USER if _may_set_limits() else 0
-    return ["python3", "/srv/agent.py", SOCKET, _SITE, str(user), "--", *browser]
+    return ["python3", "-BIS", "/srv/agent.py", SOCKET, _SITE, str(user), "--", *browser]
 
 
 def fingerprint(site: Path) -> str:
