@@ -16,18 +16,14 @@ from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
 from cairn.testing.scripted import ScriptedEnvironment
+from scripted_recipe import SCRIPTED
 
 
 def recipe(tmp_path: Path, *settings: str) -> RunConfig:
     path = tmp_path / "recipe.toml"
     path.write_text(
-        """
-        [environment]
-        name = "scripted"
-        templates = ["count"]
-        [policy]
-        threads = 1
-        dtype = "float32"
+        SCRIPTED
+        + """
         [demonstrations]
         per_template = 2
         [imitation]
@@ -103,14 +99,6 @@ async def test_vanilla_learns_the_same_tasks_whole(tmp_path: Path) -> None:
     assert {g.plan.task.index for g in learned} == {2, 3, 4}
     assert {type(g.plan.start) for g in learned} == {Root}
     assert len(learned) == 40
-
-
-async def test_groups_of_tasks_that_go_well_may_shrink_and_hopeless_tasks_cool_down(tmp_path: Path) -> None:
-    settings = ("reinforcement.scheduler=tasks", "snapshots.store=none", "tracks.shrink_above=0.0")
-    await trained(recipe(tmp_path, *settings, "tracks.cool_down_after=1"), tmp_path / "run")
-    learned = [g for g in open_run(tmp_path / "run") if g.plan.purpose is Purpose.TRAIN]
-    assert len({g.plan.group_size for g in learned}) > 1
-    assert len({g.plan.task for g in learned[-6:]}) < 6
 
 
 async def test_a_resumed_run_plays_no_expert_twice(tmp_path: Path) -> None:

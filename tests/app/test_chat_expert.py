@@ -13,16 +13,13 @@ from cairn.app.run import collect_demonstrations
 from cairn.config import recipe as configuration
 from cairn.data.trajectory import Outcome
 from cairn.errors import ConfigError, SessionError
+from scripted_recipe import SCRIPTED
 
 pytestmark = pytest.mark.enable_socket
 
-RECIPE = """
-[environment]
-name = "scripted"
-templates = ["count"]
-[policy]
-threads = 1
-dtype = "float32"
+RECIPE = (
+    SCRIPTED
+    + """
 [demonstrations]
 per_template = 3
 url = "{url}"
@@ -32,6 +29,7 @@ updates = 1
 [reinforcement]
 updates = 0
 """
+)
 
 
 @asynccontextmanager

@@ -10,14 +10,11 @@ from cairn.bench.efficiency import EfficiencyOptions, Method, Row, read_rows, ru
 from cairn.bench.efficiency_report import efficiency_json, standings
 from cairn.bench.race import Mark, RaceBudget
 from cairn.errors import ConfigError
+from scripted_recipe import SCRIPTED
 
-RECIPE = """
-[environment]
-name = "scripted"
-templates = ["count"]
-[policy]
-threads = 1
-dtype = "float32"
+RECIPE = (
+    SCRIPTED
+    + """
 [demonstrations]
 per_template = 1
 [imitation]
@@ -43,6 +40,7 @@ max_turns = 3
 [evaluation]
 per_template = 1
 """
+)
 MARK = Mark(update=0, steps=0, samples=0, restores=0, minutes=0.0, train_avg=0.0, train_pass=0.0)
 
 

@@ -113,6 +113,16 @@ async def test_an_answer_that_leads_on_is_right_too(step: int, action: Action, r
     assert environment.live == 0
 
 
+async def test_to_stay_where_it_was_is_not_to_get_on() -> None:
+    environment = ScriptedEnvironment(templates=(COUNT,))
+    first, second = (await way(environment)).checkpoints
+    alike = replace(second, observation=first.observation)  # as after a click that only sets the focus
+    judge = OnTheWay(
+        match=MATCH, sessions=environment, tracks=[Track(task=TASK, checkpoints=(first, alike))], tried=_ignored
+    )
+    assert await judge.score(answer_at(first, Hover(PLUS))) == 0.0
+
+
 async def test_without_a_snapshot_the_experts_action_alone_is_right() -> None:
     environment = ScriptedEnvironment(templates=(COUNT,))
     track = await way(environment)

@@ -33,7 +33,7 @@ def test_a_boxs_reward_rises_to_one_at_an_overlap_of_seven_tenths(share: float, 
 
 boxes = st.builds(Box, left=st.floats(0, 1), top=st.floats(0, 1), width=st.floats(0, 1), height=st.floats(0, 1))
 
-flat = Box(left=0.0, top=0.5, width=1.0, height=2.8e-14)
+flat = Box(left=0.0, top=0.5, width=1.0, height=2.8061555882520035e-14)
 
 
 @given(boxes, boxes)

@@ -34,22 +34,12 @@ def store_of(
 ) -> SnapshotStore:
     """Skips where this host has no containers of that kind."""
     images = Images(memory=places.memory / "images", disk=places.disk / "images", budget=2 << 30)
-    yard = places.memory / "yard"
     match kind:
-        case StoreKind.CRIU:
-            needs_criu()
-            return ContainerStore(
-                containers,
-                yard=Yard(folder=yard, command=containers.command, site=containers.site),
-                images=images,
-            )
-        case StoreKind.PODMAN:
-            needs_podman()
-            return ContainerStore(
-                containers,
-                yard=PodmanYard(folder=yard, command=containers.command, site=containers.site),
-                images=images,
-            )
+        case StoreKind.CRIU | StoreKind.PODMAN:
+            needs_criu() if kind is StoreKind.CRIU else needs_podman()
+            made = Yard if kind is StoreKind.CRIU else PodmanYard
+            yard = made(folder=places.memory / "yard", command=containers.command, site=containers.site)
+            return ContainerStore(containers, yard=yard, images=images)
         case StoreKind.NATIVE:
             return NativeStore(environment, folder=places.disk / "native")
         case StoreKind.REPLAY:

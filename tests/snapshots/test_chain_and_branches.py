@@ -13,12 +13,12 @@ from cairn.data.action import Action, Click, Hover, Type
 from cairn.data.ids import ElementId, SnapshotId
 from cairn.data.task import FromSnapshot, Root, Split, Task
 from cairn.envs.miniwob.chain import chain_of, tasks_of
-from cairn.ports import ExpertSession
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
 from cairn.snapshots.sessions import SavableSession
 from cairn.testing.memory import MemoryEvents
 from snapshots.needs import needs_criu
+from snapshots.playing import expert_step, finished
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket]
 DEPTH, BRANCHES = 20, 16
@@ -113,16 +113,6 @@ async def test_an_episode_of_several_tasks_goes_on_from_any_of_them() -> None:
         for snapshot in kept:
             again = await environment.open(task, start=FromSnapshot(id=snapshot))
             goals.add((await again.observe()).goal)
-            while not await expert_step(again):
-                await again.observe()
-            assert (await again.evidence()).raw_reward == 1.0
-            await again.close()
+            assert await finished(again) == 1.0
         assert len(goals) == len(tasks_of(chain_of(template)))
     assert set(events.kinds()) == {"snapshot_store", "snapshot_saved"}
-
-
-async def expert_step(session: SavableSession) -> bool:
-    assert isinstance(session, ExpertSession)
-    action = await session.expert_action()
-    assert action is not None
-    return (await session.act(action)).done

@@ -12,18 +12,16 @@ from cairn.data.task import FromSnapshot, Root, Split, Task, Template
 from cairn.envs.chromium.pool import PoolLimits
 from cairn.envs.miniwob.contained import MiniwobContainers
 from cairn.envs.miniwob.environment import MiniwobEnvironment, MiniwobOptions
-from cairn.ports import ExpertSession
 from cairn.snapshot_ports import SnapshotStore
 from cairn.snapshots.environment import SnapshotEnvironment
-from cairn.snapshots.sessions import SavableSession
 from cairn.snapshots.shelf import Shelf
 from cairn.testing.memory import MemoryBlobs, MemoryEvents
 from cairn.testing.snapshot_contract import SNAPSHOT_CONTRACT, Check
+from snapshots.playing import MOST_STEPS, expert_step, finished
 from snapshots.stores import places, store_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.enable_socket, pytest.mark.asyncio(loop_scope="module")]
 BLOBS = MemoryBlobs()
-MOST_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,24 +52,6 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
 
 def task_of(name: str, index: int = 0) -> Task:
     return Task(template=Template(id=TemplateId(f"miniwob/{name}"), max_turns=20), split=Split.TRAIN, index=index)
-
-
-async def expert_step(session: SavableSession) -> bool:
-    assert isinstance(session, ExpertSession)
-    action = await session.expert_action()
-    assert action is not None
-    return (await session.act(action)).done
-
-
-async def finished(session: SavableSession) -> float:
-    """The expert plays on to the end."""
-    for _ in range(MOST_STEPS):
-        await session.observe()
-        if await expert_step(session):
-            break
-    reward = (await session.evidence()).raw_reward
-    await session.close()
-    return reward
 
 
 @pytest.mark.parametrize("check", SNAPSHOT_CONTRACT, ids=lambda c: c.__name__)

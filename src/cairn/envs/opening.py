@@ -16,7 +16,7 @@ def require_root(environment: str, start: Start) -> None:
         raise ConfigError(f"{environment} opens sessions at a task's root only, not at a {type(start).__name__}")
 
 
-async def once_ready(session: S, beginning: Awaitable[None]) -> S:
+async def once_ready(session: S, beginning: Awaitable[object]) -> S:
     """The session, after `beginning`; where that fails, the session is closed."""
     try:
         await beginning

@@ -195,21 +195,25 @@ class Browser:
         await self._connection.call("Target.closeTarget", {"targetId": page.target}, seconds=_CLOSE_SECONDS)
 
     async def keep_only(self, page: Page) -> None:
-        """Close every other tab, such as the one that a browser starts with, and wait for their processes to end."""
+        """Close every other tab, such as the one that a browser starts with, and wait for their process to end."""
         targets = (await self._connection.call("Target.getTargets"))["targetInfos"]
-        for target in targets:
-            if target["type"] == "page" and target["targetId"] != page.target:
-                await self._connection.call(
-                    "Target.closeTarget", {"targetId": target["targetId"]}, seconds=_CLOSE_SECONDS
-                )
-        await bounded(self._drawn_by_one(), seconds=_CLOSE_SECONDS, what="the processes of closed tabs to end")
+        others = [t["targetId"] for t in targets if t["type"] == "page" and t["targetId"] != page.target]
+        before = await self._renderers()
+        for target in others:
+            await self._connection.call("Target.closeTarget", {"targetId": target}, seconds=_CLOSE_SECONDS)
+        if others:
+            await bounded(self._some_ended(before), seconds=_CLOSE_SECONDS, what="the processes of closed tabs to end")
 
-    async def _drawn_by_one(self) -> None:
+    async def _some_ended(self, before: frozenset[int]) -> None:
         while True:
-            running = (await self._connection.call("SystemInfo.getProcessInfo"))["processInfo"]
-            if sum(process["type"] == "renderer" for process in running) <= 1:
+            if before - await self._renderers():
                 return
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _renderers(self) -> frozenset[int]:
+        """Of tabs, and of what else a browser draws."""
+        running = (await self._connection.call("SystemInfo.getProcessInfo"))["processInfo"]
+        return frozenset(process["id"] for process in running if process["type"] == "renderer")
 
     def processes(self) -> list[int]:
         """The browser's process ids, supervisor included."""
