@@ -74,7 +74,11 @@ async def test_an_endpoint_that_refuses_is_an_outside_failure(tmp_path: Path) ->
             await shown(tmp_path, url)
 
 
-def test_a_url_needs_a_model(tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text(RECIPE.format(url="http://127.0.0.1:1/v1").replace('"tiny"', '""'))
-    with pytest.raises(ConfigError, match=r"demonstrations.url needs demonstrations.model"):
+@pytest.mark.parametrize(
+    ("url", "model", "said"),
+    [("http://127.0.0.1:1/v1", "", "needs demonstrations.model"), ("localhost/v1", "tiny", "must begin with http")],
+)
+def test_an_endpoint_that_cannot_be_asked_is_said_at_once(tmp_path: Path, url: str, model: str, said: str) -> None:
+    (tmp_path / "recipe.toml").write_text(RECIPE.format(url=url).replace('"tiny"', f'"{model}"'))
+    with pytest.raises(ConfigError, match=f"demonstrations.url {said}"):
         configuration.load(tmp_path / "recipe.toml")

@@ -1,6 +1,7 @@
 """Browsers that are killed under a round of rollouts, and a run whose own process is killed."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -106,10 +107,11 @@ class OneBrowser:
     def kill(self) -> None:
         """Kill -9 the browser; its session must be lost even where nothing was asked of it meanwhile."""
         for supervisor in psutil.Process().children():
-            for browser in supervisor.children() if "cairn-browser" in supervisor.cmdline() else []:
-                browser.send_signal(signal.SIGKILL)
-                browser.wait(5)
-                self.deaths.append(time.monotonic())
+            with contextlib.suppress(psutil.Error):  # one that is going of itself, or is gone and not yet reaped
+                for browser in supervisor.children() if "cairn-browser" in supervisor.cmdline() else []:
+                    browser.send_signal(signal.SIGKILL)
+                    browser.wait(5)
+                    self.deaths.append(time.monotonic())
 
 
 @pytest.mark.browser
@@ -145,7 +147,7 @@ async def _play_while_killing(environment: OneBrowser, *, kills: int, every: flo
     dice = random.Random(7)
 
     async def killer() -> None:
-        for _ in range(kills):
+        while len(environment.deaths) < kills:
             await asyncio.sleep(every * dice.uniform(0.5, 1.5))
             await asyncio.to_thread(environment.kill)
 

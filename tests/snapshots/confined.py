@@ -125,3 +125,13 @@ def _addresses() -> list[tuple[socket.AddressFamily, str]]:
     addresses = [address for each in psutil.net_if_addrs().values() for address in each]
     families = (socket.AF_INET, socket.AF_INET6)
     return [(socket.AddressFamily(a.family), a.address.partition("%")[0]) for a in addresses if a.family in families]
+
+
+def living(pids: Sequence[int]) -> list[int]:
+    """Those of them that are not over, reaped or not."""
+    found: list[int] = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from cairn.scratch import mark
@@ -13,7 +12,7 @@ from cairn.snapshot_ports import Container, ContainerYard
 from cairn.snapshots.containers.cgroups import ROOT, unlimited_here
 from cairn.snapshots.containers.podman import PodmanYard
 from cairn.snapshots.containers.yard import PREFIX, Limits
-from snapshots.confined import Listeners, inside, podman_yard_of, yard_of
+from snapshots.confined import Listeners, inside, living, podman_yard_of, yard_of
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(240)]
 MEGABYTE = 1 << 20
@@ -257,7 +256,7 @@ async def test_a_fork_bomb_ends_with_its_container(yard: ContainerYard) -> None:
     with pytest.raises((TimeoutError, EOFError, ConnectionError)):
         await inside(container, "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass", seconds=2)
     await container.end()
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert not living([pid])
     assert held
     assert not [group for group in held if group.exists()]
 

@@ -1,6 +1,7 @@
 """What dead owners leave is found by their marks and removed; what has a living owner, or none, is left alone."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from cairn.scratch import OWNER_VARIABLE, is_gone, make_root, mark, mark_in, unfinished, unfinished_name
 from cairn.snapshots.containers import leftovers as module
 from cairn.snapshots.containers.leftovers import Kind, Leftover, clean, leftovers
+from snapshots.confined import living
 
 
 def dead_mark() -> str:
@@ -177,8 +179,7 @@ async def owner_of_containers(memory: Path, site: Path) -> tuple[asyncio.subproc
 
 async def eventually_gone(pids: list[int]) -> bool:
     for _ in range(1000):
-        living = [p for p in pids if psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE]
-        if not living:
+        if not living(pids):
             return True
         await asyncio.sleep(0.02)
     return False
@@ -196,8 +197,9 @@ async def test_nothing_is_left_of_containers_whose_owner_was_ended(
     process, owner, pids = await owner_of_containers(memory_folder, tmp_path)
     if supervisors == "are killed first":
         for child in psutil.Process(process.pid).children(recursive=True):
-            if any("container.sh" in word for word in child.cmdline()):  # the supervising shells, and those they made
-                child.kill()
+            with contextlib.suppress(psutil.Error):  # what ends of itself meanwhile
+                if any("container.sh" in word for word in child.cmdline()):  # shells, and those they made
+                    child.kill()
     process.send_signal(end)
     await asyncio.wait_for(process.wait(), 60)
     if supervisors == "live on":

@@ -122,7 +122,7 @@ def build_demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner)
 
 
 async def collect_tracks(config: RunConfig, parts: Parts) -> tuple[Track, ...]:
-    """The tasks that are learned over and over; where the scheduler is `adaptive`, with their experts' ways, saved."""
+    """The tasks that are learned over and over; unless whole rollouts are all, with a way through each, saved."""
     tasks = _learned(config, parts.templates)
     if config.reinforcement.scheduler == "tasks" or not tasks:
         return tuple(Track(task=task) for task in tasks)

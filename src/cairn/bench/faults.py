@@ -128,11 +128,19 @@ class Trainee:
         """Processes that were ever seen below it, and its temporary files, once those that are going had their time."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
-            alive = [p for p in self._seen.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+            alive = [described for process in self._seen.values() if (described := _living(process)) is not None]
             files = sorted(path.name for path in self._temporary.iterdir() if path.name.startswith("cairn-"))
             if not (alive or files) or time.monotonic() > deadline:
-                return Left(processes=tuple(f"{p.pid} {p.name()}" for p in alive), files=tuple(files))
+                return Left(processes=tuple(alive), files=tuple(files))
             time.sleep(_POLL_SECONDS)
+
+
+def _living(process: psutil.Process) -> str | None:
+    """Its number and name; None where it is over, reaped or not."""
+    with contextlib.suppress(psutil.Error):
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return f"{process.pid} {process.name()}"
+    return None
 
 
 def kill_browsers(

@@ -58,8 +58,6 @@ class RunConfig(Table):
                 "there is nothing to imitate: with demonstrations.per_template = 0, imitation.updates, "
                 "imitation.minutes and reinforcement.rehearsal must be 0 or unset"
             )
-        if self.demonstrations.url is not None and not self.demonstrations.model:
-            raise ValueError("demonstrations.url needs demonstrations.model, as the endpoint calls it")
         scheduler = self.reinforcement.scheduler
         if scheduler in {"tasks", "adaptive", "pivots", "progress"} and not self.tracks.per_template:
             raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs tracks.per_template >= 1')
@@ -68,6 +66,7 @@ class RunConfig(Table):
         if self.adaptive.lenient and self.snapshots.store == "none":
             raise ValueError('adaptive.lenient needs snapshots.store, such as "auto"')
         self.policy.check()
+        self.demonstrations.check()
         return self
 
 

@@ -68,6 +68,15 @@ class DemonstrationOptions(Table):
     key_variable: str = "OPENAI_API_KEY"
     """The environment variable with the endpoint's key; none is sent where it is unset."""
 
+    def check(self) -> None:
+        """Raise a `ValueError` where the endpoint cannot be asked."""
+        if self.url is None:
+            return
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError(f'demonstrations.url must begin with http:// or https://, got "{self.url}"')
+        if not self.model:
+            raise ValueError("demonstrations.url needs demonstrations.model, as the endpoint calls it")
+
 
 class OptimizerOptions(Table):
     """AdamW with linear warm-up and a constant rate."""
