@@ -89,6 +89,7 @@ def test_what_is_missing_is_said_with_the_fix(tmp_path: Path, monkeypatch: pytes
     for part in ("criu/bin/criu", "rootfs/VERSION"):
         (tmp_path / part).parent.mkdir(parents=True)
         (tmp_path / part).touch()
+    monkeypatch.setattr("shutil.which", lambda tool: f"/usr/bin/{tool}")
     assert "MB free" in lacking(prefix=tmp_path, memory=tmp_path / "nowhere").reason
     monkeypatch.setattr("shutil.which", lambda tool: None)
     assert "nsenter is missing" in lacking(prefix=tmp_path).reason

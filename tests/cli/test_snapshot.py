@@ -47,6 +47,23 @@ def test_snapshots_are_listed_and_removed(kept: tuple[Path, str]) -> None:
     assert cairn("snapshot", "rm", "--all", "--in", folder).exit_code == 0
 
 
+def test_pictures_go_with_the_last_snapshot_that_shows_them(kept: tuple[Path, str], tmp_path: Path) -> None:
+    folder, later = kept
+
+    def pictures() -> set[Path]:
+        return {path for path in (folder / "blobs").glob("*/*") if path.is_file()}
+
+    saved = cairn("snapshot", "save", "scripted", "count", "--index", "2", "--steps", "1", "--in", folder)
+    both = pictures()
+    assert cairn("snapshot", "rm", later, "--in", folder).exit_code == 0
+    assert pictures() < both
+    earlier = str(last_line(saved)["id"])
+    opened = cairn("snapshot", "open", earlier, "--picture", tmp_path / "seen.png", "--in", folder)
+    assert opened.exit_code == 0, opened.stderr
+    assert cairn("snapshot", "rm", earlier, "--in", folder).exit_code == 0
+    assert pictures() == set()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -12,7 +12,7 @@ from cairn.envs.chromium.browser import Browser
 from cairn.envs.chromium.discovery import Channel, find_browser
 from cairn.envs.chromium.keys import parse_chord
 from cairn.envs.chromium.page import Page
-from cairn.errors import SessionError, SessionTimeoutError
+from cairn.errors import SessionError, SessionTimeoutError, SetupError
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -30,8 +30,13 @@ for (const kind of ['mousedown', 'mousemove', 'mouseup', 'click', 'dblclick', 'c
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=list(Channel))
 async def browser(request: pytest.FixtureRequest) -> AsyncIterator[Browser]:
+    try:
+        binary = find_browser(channel=request.param)
+    except SetupError as missing:
+        find_browser()  # without any there is nothing to test, and that is no reason to skip
+        pytest.skip(str(missing))
     with tempfile.TemporaryDirectory() as root:
-        started = await Browser.start(binary=find_browser(channel=request.param), root=Path(root))
+        started = await Browser.start(binary=binary, root=Path(root))
         yield started
         await started.close()
 

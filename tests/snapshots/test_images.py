@@ -18,6 +18,7 @@ from snapshots.confined import mounted
 
 A, B, C = SnapshotId("a"), SnapshotId("b"), SnapshotId("c")
 MEGABYTE = 1 << 20
+packed = pytest.mark.skipif(shutil.which("zstd") is None, reason="images on disk need the program zstd")
 
 
 def images(folder: Path, *, budget: int = 100 * MEGABYTE) -> Images:
@@ -64,6 +65,7 @@ async def test_an_image_that_was_not_finished_leaves_nothing(tmp_path: Path) -> 
         await content(kept, A)
 
 
+@packed
 async def test_beyond_the_budget_the_least_recently_used_go_to_disk_and_come_back(tmp_path: Path) -> None:
     kept = images(tmp_path, budget=int(2.5 * MEGABYTE))
     await keep(kept, A)
@@ -76,6 +78,7 @@ async def test_beyond_the_budget_the_least_recently_used_go_to_disk_and_come_bac
     assert in_memory(tmp_path) == {"b", "c"}
 
 
+@packed
 async def test_an_image_in_use_stays_in_memory(tmp_path: Path) -> None:
     kept = images(tmp_path, budget=int(1.5 * MEGABYTE))
     await keep(kept, A)
@@ -112,6 +115,7 @@ async def test_a_damaged_image_is_an_error_that_names_the_file(tmp_path: Path, h
         await content(images(tmp_path), A)
 
 
+@packed
 async def test_a_damaged_archive_is_an_error(tmp_path: Path) -> None:
     kept = images(tmp_path, budget=0)
     await keep(kept, A)
@@ -122,6 +126,7 @@ async def test_a_damaged_archive_is_an_error(tmp_path: Path) -> None:
     assert in_memory(tmp_path) <= {"a.new"}
 
 
+@packed
 async def test_many_readers_at_once_unpack_once(tmp_path: Path) -> None:
     kept = images(tmp_path, budget=0)
     await keep(kept, A)
@@ -163,6 +168,7 @@ async def test_rights_and_links_are_part_of_what_was_saved(tmp_path: Path, harm:
         await content(images(tmp_path), A)
 
 
+@packed
 async def test_an_image_damaged_in_memory_comes_back_from_disk(tmp_path: Path) -> None:
     kept = images(tmp_path, budget=0)
     await keep(kept, A)
@@ -191,6 +197,7 @@ async def test_what_a_dead_process_had_not_finished_is_removed_and_never_taken_f
     assert list(kept.kept()) == [A]
 
 
+@packed
 async def test_an_image_with_a_socket_comes_back_from_disk(tmp_path: Path) -> None:
     kept = images(tmp_path, budget=0)
     async with kept.writing(A) as image:
@@ -210,6 +217,7 @@ async def test_a_disk_that_takes_nothing_leaves_images_in_memory(tmp_path: Path)
     assert await content(kept, A) == b"a"
 
 
+@packed
 async def test_a_full_memory_is_told_whether_it_is_written_or_unpacked(tmp_path: Path) -> None:
     (tmp_path / "memory").parent.mkdir(exist_ok=True)
     with mounted(tmp_path / "memory", size=4 * MEGABYTE):

@@ -42,6 +42,17 @@ def test_a_damaged_blob_is_an_error_that_names_the_file(tmp_path: Path) -> None:
         BlobFolder(tmp_path).get(image)
 
 
+def test_blobs_that_nobody_wants_are_removed_from_memory_too(tmp_path: Path) -> None:
+    blobs = BlobFolder(tmp_path)
+    kept, gone = blobs.put(b"kept"), blobs.put(b"gone")
+    (blobs.path(kept).parent / ".unfinished-x").touch()
+    assert blobs.keep_only({kept}) == 2
+    assert blobs.get(kept) == b"kept"
+    with pytest.raises(KeyError):
+        blobs.get(gone)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [blobs.path(kept)]
+
+
 def test_the_cache_keeps_the_most_recently_used_within_its_size(tmp_path: Path) -> None:
     blobs = BlobFolder(tmp_path, cache_bytes=8)
     first, second, third = (blobs.put(bytes([i]) * 4) for i in range(3))

@@ -1,6 +1,7 @@
 """Snapshots outside of a run: saved, opened, listed and removed, for the command line."""
 
 import asyncio
+import contextlib
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -22,7 +23,7 @@ from cairn.data.ids import ImageId, SnapshotId
 from cairn.data.observation import Observation
 from cairn.data.snapshot import Snapshot, StoreKind
 from cairn.data.task import FromSnapshot, Root, Split, Task
-from cairn.errors import ConfigError, SetupError
+from cairn.errors import ConfigError, SetupError, StoreError
 from cairn.ports import Environment, EventSink, ExpertSession
 from cairn.rollout.unwrap import one_error
 from cairn.snapshots.containers.images import Images
@@ -151,6 +152,15 @@ async def remove(wanted: Sequence[SnapshotId], *, folder: Path) -> None:
         await images.remove(snapshot)
         state_path(home.states, snapshot).unlink(missing_ok=True)
     home.tidy()
+    _remove_pictures(home)
+
+
+def _remove_pictures(home: Home) -> None:
+    """Those that no snapshot shows any more; none while somebody saves here, or where a snapshot cannot be read."""
+    with home.alone() as alone, contextlib.suppress(StoreError):
+        if alone:
+            seen = (one for snapshot in Shelf(home.shelf) for one in snapshot.observations)
+            BlobFolder(home.blobs).keep_only({one.image for one in seen if one.image})
 
 
 def task_named(environment: Environment, name: str, *, index: int = 0, split: Split = Split.TRAIN) -> Task:

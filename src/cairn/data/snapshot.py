@@ -37,3 +37,8 @@ class Snapshot:
     def step(self) -> int:
         """Actions from the root to here."""
         return len(self.history)
+
+    @property
+    def observations(self) -> tuple[Observation, ...]:
+        """What was seen on the way, and here."""
+        return (*(deed.observation for deed in self.history), self.seen)

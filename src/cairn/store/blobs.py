@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +69,18 @@ class BlobFolder:
                 raise StoreError(f"{self.path(image)} is damaged: its content does not match its name")
             self._remember(image, data)
             return data
+
+    def keep_only(self, wanted: Collection[ImageId]) -> int:
+        """Remove every other blob, and what was not written to its end; how many files. Nobody may `put` meanwhile."""
+        found = 0
+        for path in self._folder.glob("??/*"):
+            if f"{path.parent.name}{path.name}" not in wanted:
+                path.unlink(missing_ok=True)
+                found += 1
+        with self._lock:
+            self._cache.clear()
+            self._cached = 0
+        return found
 
     def _remember(self, image: ImageId, data: bytes) -> None:
         if image in self._cache:
