@@ -164,6 +164,12 @@ async def test_a_wait_that_runs_out_says_what_for_and_marks_the_page(page: Page)
     assert page.broken
 
 
+async def test_a_document_that_is_not_there_marks_the_page(page: Page, tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match="ERR_FILE_NOT_FOUND"):
+        await page.navigate((tmp_path / "nowhere.html").as_uri())
+    assert page.broken
+
+
 async def test_a_cancelled_input_marks_the_page(page: Page) -> None:
     task = asyncio.ensure_future(page.evaluate("new Promise(() => {})"))
     await asyncio.sleep(0)

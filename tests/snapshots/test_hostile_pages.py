@@ -29,19 +29,26 @@ def yard() -> Iterator[Yard]:
 
 
 @asynccontextmanager
-async def page_in(yard: Yard) -> AsyncGenerator[tuple[Page, Container]]:
-    """A page of the container's own site, which may ask for whatever it likes."""
+async def browser_in(yard: Yard) -> AsyncGenerator[tuple[Browser, Container]]:
+    """A browser in a container."""
     container = await yard.started()
     try:
         client = await container.connect()
         browser = await Browser.joined(binary=BINARY, holder=container, client=client, describe_end=lambda: "it ended")
+        yield browser, container
+        await browser.end()
+    finally:
+        await container.end()
+
+
+@asynccontextmanager
+async def page_in(yard: Yard) -> AsyncGenerator[tuple[Page, Container]]:
+    """A page of the container's own site, which may ask for whatever it likes."""
+    async with browser_in(yard) as (browser, container):
         page = await browser.new_page(width=300, height=300)
         await page.send("Network.setBlockedURLs", {"urls": []})
         await page.navigate("http://127.0.0.1:8000/hostile.py")
         yield page, container
-        await browser.end()
-    finally:
-        await container.end()
 
 
 ATTEMPTS = """async urls => {

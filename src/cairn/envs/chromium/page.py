@@ -111,6 +111,7 @@ class Page:
             self.send("Page.navigate", {"url": url}), seconds=_LOAD_SECONDS, what=f"{url} to answer"
         )
         if reply.get("errorText"):
+            self.broken = True  # Chromium's own page about it will load at any moment, and pass for the next document
             raise SessionError(f"{url}: {reply['errorText']}")
         self._document = str(reply.get("loaderId"))
         self._note_idle()
