@@ -64,6 +64,28 @@ def test_pictures_go_with_the_last_snapshot_that_shows_them(kept: tuple[Path, st
     assert pictures() == set()
 
 
+def test_a_damaged_snapshot_is_listed_as_such_and_can_be_removed(kept: tuple[Path, str]) -> None:
+    folder, snapshot = kept
+    path = folder / "shelf" / f"{snapshot}.json"
+    path.write_text(path.read_text()[:99])
+    (folder / "states").mkdir(exist_ok=True)
+    (folder / "states" / "0123456789abcdef.state").touch()  # of a snapshot that was never finished
+    opened = cairn("snapshot", "open", snapshot, "--in", folder)
+    assert opened.exit_code == 1
+    assert f"remove it with `cairn snapshot rm {snapshot}`" in opened.stderr
+    assert last_line(cairn("snapshot", "list", "--json", "--in", folder)) == {snapshot: {"damaged": True}}
+    assert "damaged" in cairn("snapshot", "list", "--in", folder).stdout
+    assert cairn("snapshot", "rm", "--all", "--in", folder).stdout == "removed 1\n"
+    assert not [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+
+
+def test_what_holds_no_snapshots_is_said(tmp_path: Path) -> None:
+    assert f"there are no snapshots in {tmp_path}" in cairn("snapshot", "list", "--in", tmp_path).stderr
+    (tmp_path / "file").touch()
+    listed = cairn("snapshot", "list", "--in", tmp_path / "file")
+    assert (listed.exit_code, listed.stderr) == (2, f"error: {tmp_path}/file is no folder\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

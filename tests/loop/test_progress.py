@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, StoreError
 from cairn.loop import progress
 from cairn.loop.progress import Measured, Phase, Progress
 from cairn.loop.summary import summarise
@@ -42,7 +42,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"phase": "resting"}')
-    with pytest.raises(ConfigError, match=r"p\.json is damaged"):
+    with pytest.raises(StoreError, match=r"p\.json is damaged"):
         progress.read(tmp_path / "p.json")
 
 

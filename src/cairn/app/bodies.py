@@ -12,7 +12,7 @@ from cairn.codecs.text import TextCodec
 from cairn.codecs.thinking import ThinkingCodec
 from cairn.config.tables import PolicyOptions
 from cairn.data.pixel_vocabulary import PixelVocabulary, Verb
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, StoreError
 from cairn.models.loading import load_language_model, working_type
 from cairn.models.pixel.configuration import PixelConfig
 from cairn.models.pixel.modeling import PixelForCausalLM, register
@@ -80,7 +80,7 @@ def _saved_pixel(path: Path) -> PixelForCausalLM:
     try:
         return PixelForCausalLM.from_pretrained(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"the policy in {path} is damaged: {error}") from error
+        raise StoreError(f"the policy in {path} is damaged: {error}") from error
 
 
 def _verbs(names: Sequence[str] | None) -> frozenset[Verb] | None:

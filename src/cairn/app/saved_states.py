@@ -29,7 +29,7 @@ from cairn.rollout.unwrap import one_error
 from cairn.snapshots.containers.images import Images
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
-from cairn.snapshots.native import state_path
+from cairn.snapshots.native import kept_states, state_path
 from cairn.snapshots.sessions import SavableSession
 from cairn.snapshots.shelf import Shelf
 from cairn.store.blobs import BlobFolder
@@ -135,32 +135,65 @@ def picture_of(folder: Path, image: ImageId) -> bytes:
     return BlobFolder(Home(folder=folder).blobs).get(image)
 
 
-def listed(folder: Path) -> Sequence[Snapshot]:
-    """Every snapshot of the folder, by task and step."""
-    return sorted(Shelf(Home(folder=folder).shelf), key=lambda s: (s.task.id, s.step, s.id))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a folder holds."""
+
+    snapshots: tuple[Snapshot, ...]  # by task and step
+    damaged: tuple[SnapshotId, ...]  # those that cannot be read
+
+
+def listed(folder: Path) -> Listing:
+    """Every snapshot of the folder. Raises `ConfigError` where that is none."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder")
+    shelf = Shelf(Home(folder=folder).shelf)
+    found: list[Snapshot] = []
+    damaged: list[SnapshotId] = []
+    for snapshot in shelf.ids():
+        try:
+            found.append(shelf.get(snapshot))
+        except StoreError:
+            damaged.append(snapshot)
+    return Listing(
+        snapshots=tuple(sorted(found, key=lambda s: (s.task.id, s.step, s.id))),
+        damaged=tuple(damaged),
+    )
 
 
 async def remove(wanted: Sequence[SnapshotId], *, folder: Path) -> None:
-    """Forget snapshots; a `ConfigError`, before any is gone, where there is none of that id."""
+    """Forget snapshots, damaged ones too; a `ConfigError`, before any is gone, where there is none of that id."""
     home = Home(folder=folder)
     shelf = Shelf(home.shelf)
     for snapshot in wanted:
-        shelf.get(snapshot)
-    images = Images(memory=home.memory, disk=home.disk, budget=0)
+        if snapshot not in shelf:
+            raise ConfigError(f"there is no snapshot {snapshot!r} in {folder}")
     for snapshot in wanted:
         shelf.remove(snapshot)
-        await images.remove(snapshot)
-        state_path(home.states, snapshot).unlink(missing_ok=True)
+        await _remove_kept(home, snapshot)
+    await _collect(home, shelf)
     home.tidy()
-    _remove_pictures(home)
 
 
-def _remove_pictures(home: Home) -> None:
-    """Those that no snapshot shows any more; none while somebody saves here, or where a snapshot cannot be read."""
-    with home.alone() as alone, contextlib.suppress(StoreError):
-        if alone:
-            seen = (one for snapshot in Shelf(home.shelf) for one in snapshot.observations)
+async def _remove_kept(home: Home, snapshot: SnapshotId) -> None:
+    await _images(home).remove(snapshot)
+    state_path(home.states, snapshot).unlink(missing_ok=True)
+
+
+async def _collect(home: Home, shelf: Shelf) -> None:
+    """Remove what is kept of no snapshot, as a killed process leaves it; unless somebody saves here just now."""
+    with home.alone() as alone:
+        if not alone:
+            return
+        for snapshot in {*_images(home).kept(), *kept_states(home.states)} - set(shelf.ids()):
+            await _remove_kept(home, snapshot)
+        with contextlib.suppress(StoreError):  # who knows what a damaged one shows
+            seen = (one for snapshot in shelf for one in snapshot.observations)
             BlobFolder(home.blobs).keep_only({one.image for one in seen if one.image})
+
+
+def _images(home: Home) -> Images:
+    return Images(memory=home.memory, disk=home.disk, budget=0)
 
 
 def task_named(environment: Environment, name: str, *, index: int = 0, split: Split = Split.TRAIN) -> Task:

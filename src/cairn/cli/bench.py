@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cairn.cli.bench_efficiency import efficiency
-from cairn.cli.console import ERR, OUT, print_json, reported
+from cairn.cli.console import ERR, OUT, print_json, print_table, reported
 from cairn.cli.recipes import find
 from cairn.cli.running import run_async
 from cairn.config import recipe as configuration
@@ -57,7 +57,7 @@ def env(
         with ERR.status("measuring") as status:
             result = run_async(bench_environment(options, progress=status.update))
         if not quiet:
-            OUT.print(env_table(result))
+            print_table(env_table(result))
         typer.echo(env_json(result))
 
 
@@ -92,7 +92,7 @@ def rollout(
         with ERR.status("measuring") as status:
             result = run_async(bench_rollout(options, progress=status.update))
         if not quiet:
-            OUT.print(rollout_table(result))
+            print_table(rollout_table(result))
         typer.echo(rollout_json(result))
 
 
@@ -115,7 +115,7 @@ def restore(
         with ERR.status("measuring") as status:
             result = run_async(bench_restore(options, progress=status.update))
         if not quiet:
-            OUT.print(restore_table(result))
+            print_table(restore_table(result))
         typer.echo(restore_json(result))
 
 
@@ -140,7 +140,7 @@ def scheduler(
         with ERR.status("measuring") as status:
             result = bench_scheduler(options, progress=status.update)
         if not quiet:
-            OUT.print(scheduler_table(result))
+            print_table(scheduler_table(result))
         typer.echo(scheduler_json(result))
 
 
@@ -163,7 +163,7 @@ def snapshot_faults(
         with ERR.status("spoiling") as status:
             result = sabotage_snapshots(faults=faults, seed=seed, progress=status.update)
         if not quiet:
-            OUT.print(faults_table(result))
+            print_table(faults_table(result))
         typer.echo(faults_json(result))
     raise typer.Exit(0 if result.ok else 1)
 
@@ -199,7 +199,7 @@ def differential(
 
             result = run_async(compared())
         if not quiet:
-            OUT.print(differential_table(result))
+            print_table(differential_table(result))
         print_json(
             {
                 "tasks": len({c.task.template.id for c in result.comparisons}),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cairn.cli.console import ERR, OUT, reported
+from cairn.cli.console import ERR, print_table, reported
 from cairn.cli.recipes import find
 from cairn.errors import ConfigError
 
@@ -93,5 +93,5 @@ def _tell(folder: Path, names: Sequence[str]) -> None:
         raise ConfigError(f"{folder} holds no table of `cairn bench efficiency`")
     suites = [(name, standings(read_rows(table_of(folder, name)))) for name in there]
     for name, found in suites:
-        OUT.print(efficiency_table(found, title=name))
+        print_table(efficiency_table(found, title=name))
     typer.echo(efficiency_json(suites))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cairn.cli.console import OUT, print_json, reported
+from cairn.cli.console import OUT, print_json, print_table, reported
 
 
 def clean(
@@ -36,7 +36,7 @@ def clean(
         for one in found:
             table.add_row(one.kind, one.what, str(one.where))
         if found:
-            OUT.print(table)
+            print_table(table)
         said = "would be removed" if dry_run else f"removed, {len(stayed)} could not be" if stayed else "removed"
         OUT.print(f"{len(found) - len(stayed)} {said}" if found else "nothing was left behind")
     raise typer.Exit(1 if stayed else 0)

@@ -2,16 +2,20 @@
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
+from cairn.cli.running import STOPPED
 from cairn.errors import BoundaryError, CairnError, CircuitOpenError, ConfigError, InvariantError, SetupError
 
-OUT = Console(highlight=False)
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120  # columns of a file, or of a pipe
+OUT = Console(highlight=False, width=_WIDTH)
 ERR = Console(stderr=True, highlight=False)
 
 EXIT_CODES: tuple[tuple[type[CairnError], int], ...] = (
@@ -33,10 +37,20 @@ def reported() -> Generator[None]:
         ERR.print(f"[bold red]error:[/] {_plain(str(error))}", soft_wrap=True)
         code = next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
         raise typer.Exit(code) from error
+    except KeyboardInterrupt:
+        ERR.print("stopped")
+        raise typer.Exit(STOPPED) from None
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         ERR.print(f"[bold red]error:[/] {_plain(f'{error.strerror or error}{where}')}", soft_wrap=True)
         raise typer.Exit(1) from error
+
+
+def print_table(table: Table) -> None:
+    """Write a table to standard output; what does not fit is broken, never cut off."""
+    for column in table.columns:
+        column.overflow = "fold"
+    OUT.print(table)
 
 
 def print_json(value: Mapping[str, object]) -> None:

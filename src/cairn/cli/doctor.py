@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cairn.cli.console import OUT, print_json
+from cairn.cli.console import OUT, print_json, print_table
 
 
 def doctor(
@@ -27,6 +27,6 @@ def doctor(
         for f in findings:
             mark = "[green]ok[/]" if f.ok else "[red]missing[/]" if f.needed else "[yellow]note[/]"
             table.add_row(mark, f.what, f.detail, f.fix if not f.ok or "faster" in f.fix else "")
-        OUT.print(table)
+        print_table(table)
         OUT.print("ready: [bold]cairn train quickstart[/]" if ready else "[red]not ready[/]")
     raise typer.Exit(0 if ready else 1)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cairn.cli.console import ERR, OUT, print_json, reported
+from cairn.cli.console import ERR, OUT, print_json, print_table, reported
 from cairn.cli.running import run_async
 
 app = typer.Typer(no_args_is_help=True, help="List and check environments.")
@@ -29,7 +29,7 @@ def list_environments(*, as_json: Json = False) -> None:
     table = Table("environment", "tasks", "with an expert", "what it is")
     for name, described in rows:
         table.add_row(name, str(described.templates), str(described.experts), described.summary)
-    OUT.print(table)
+    print_table(table)
 
 
 @app.command()
@@ -49,7 +49,7 @@ def tasks(name: Name, *, as_json: Json = False) -> None:
     table = Table("task", "turns at most", "expert")
     for task, turns, expert in rows:
         table.add_row(task, str(turns), "yes" if expert else "")
-    OUT.print(table)
+    print_table(table)
     OUT.print(f"{len(rows)} tasks, {sum(r[2] for r in rows)} with an expert")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cairn.cli.console import OUT, print_json, reported
+from cairn.cli.console import print_json, print_table, reported
 
 
 def ledger(
@@ -29,7 +29,7 @@ def ledger(
     if as_json:
         print_json({str(run): totals(one) for run, one in zip(runs, ledgers, strict=True)})
     elif len(runs) == 1:
-        OUT.print(by_purpose(ledgers[0]))
-        OUT.print(by_template(ledgers[0]))
+        print_table(by_purpose(ledgers[0]))
+        print_table(by_template(ledgers[0]))
     else:
-        OUT.print(compared(ledgers, names))
+        print_table(compared(ledgers, names))

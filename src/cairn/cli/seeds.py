@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cairn.cli.console import OUT, print_json, reported
+from cairn.cli.console import OUT, print_json, print_table, reported
 from cairn.config.recipe import RunConfig, leaves
 from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
@@ -48,7 +48,7 @@ def seeds(
         )
         summaries = [summarise(progress) for _, progress in found]
         if not quiet:
-            OUT.print(_table([seed for seed, _ in found], summaries))
+            print_table(_table([seed for seed, _ in found], summaries))
             OUT.print(f"{out.with_suffix('.csv')}, {out.with_suffix('.png')}")
         means = {name: _mean(summaries, name) for name in _FIGURES}
         print_json(

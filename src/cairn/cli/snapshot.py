@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from cairn.cli.console import ERR, OUT, print_json, reported
+from cairn.cli.console import ERR, OUT, print_json, print_table, reported
 from cairn.cli.running import run_async
 from cairn.ports import Event
 
@@ -65,7 +65,10 @@ def open_(
     with reported():
         from cairn.app.saved_states import picture_of, reopen
         from cairn.data.ids import SnapshotId
+        from cairn.errors import ConfigError
 
+        if picture is not None and not picture.parent.is_dir():
+            raise ConfigError(f"--picture {picture}: there is no folder {picture.parent}")
         found, opened = run_async(
             reopen(SnapshotId(snapshot), folder=folder, branches=branches, play=play, events=_Told())
         )
@@ -76,7 +79,7 @@ def open_(
         played = [str(one.steps), f"{one.reward:g}"] if one.reward is not None else []
         table.add_row(str(number), f"{one.seconds:.2f} s", *played)
     OUT.print(f"{found.task.id}, step {found.step}: {found.goal}", markup=False, soft_wrap=True)
-    OUT.print(table)
+    print_table(table)
     print_json(
         {
             "id": found.id,
@@ -98,12 +101,20 @@ def list_(*, folder: Folder = _HERE, as_json: Json = False) -> None:
 
         found = listed(folder)
     if as_json:
-        print_json({s.id: {"task": s.task.id, "step": s.step, "store": s.kind, "bytes": s.size} for s in found})
+        rows: dict[str, object] = {damaged: {"damaged": True} for damaged in found.damaged}
+        for s in found.snapshots:
+            rows[s.id] = {"task": s.task.id, "step": s.step, "store": s.kind, "bytes": s.size}
+        print_json(rows)
+        return
+    if not (found.snapshots or found.damaged):
+        ERR.print(f"there are no snapshots in {folder}", markup=False, soft_wrap=True)
         return
     table = Table("id", "task", "step", "store", "MB", "from")
-    for s in found:
+    for s in found.snapshots:
         table.add_row(s.id, s.task.id, str(s.step), s.kind, f"{s.size / 1e6:.1f}", s.parent or "")
-    OUT.print(table)
+    for damaged in found.damaged:
+        table.add_row(damaged, "damaged: remove it")
+    print_table(table)
 
 
 @app.command()
@@ -122,9 +133,11 @@ def rm(
         from cairn.data.ids import SnapshotId
         from cairn.errors import ConfigError
 
-        wanted = [s.id for s in listed(folder)] if everything else [SnapshotId(s) for s in snapshots or ()]
-        if not wanted and not everything:
+        if not snapshots and not everything:
             raise ConfigError("name the snapshots to remove, or say --all")
+        found = listed(folder)
+        all_here = [*(s.id for s in found.snapshots), *found.damaged]
+        wanted = all_here if everything else [SnapshotId(s) for s in snapshots or ()]
         run_async(remove(wanted, folder=folder))
     OUT.print(f"removed {len(wanted)}")
 
@@ -164,7 +177,7 @@ def verify(
     if not as_json:
         for report in reports:
             OUT.print(fidelity_table(report))
-        OUT.print(fidelity_matrix(reports))
+        print_table(fidelity_matrix(reports))
         for line in left_out:
             OUT.print(line, markup=False)
     for report in reports:

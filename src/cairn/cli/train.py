@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 
 from cairn.algo.statistics import Interval
-from cairn.cli.console import ERR, OUT, print_json, reported
+from cairn.cli.console import ERR, OUT, print_json, print_table, reported
 from cairn.cli.progress import ProgressSink
 from cairn.cli.recipes import find
-from cairn.cli.running import run_async
+from cairn.cli.running import STOPPED, run_async
 from cairn.config import recipe as configuration
 from cairn.data.task import Split
 from cairn.errors import ConfigError
@@ -65,13 +65,13 @@ def train(
                 ERR.print(
                     f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True
                 )
-                raise typer.Exit(130) from None
+                raise typer.Exit(STOPPED) from None
         curve = draw(folder, progress, title=f"{recipe}, seed {config.seed}")
         starts = draw_starts(folder, progress, title=f"{recipe}, seed {config.seed}")
         write_csv(folder / "evaluations.csv", [(config.seed, progress)])
         summary = summarise(progress)
         if not quiet:
-            OUT.print(_table(progress))
+            print_table(_table(progress))
             OUT.print(f"curve: {curve}\npolicy: {folder / 'checkpoints' / Phase.REINFORCE}")
             if starts is not None:
                 OUT.print(f"where rollouts started: {starts}")
@@ -111,7 +111,7 @@ def evaluate(
         with ERR.status("playing"):
             sampled, greedy = run_async(run_evaluation(request))
         if not quiet:
-            OUT.print(_scores(sampled, greedy))
+            print_table(_scores(sampled, greedy))
         print_json({"sampled": _figures(sampled), "greedy": _figures(greedy)})
 
 
@@ -126,7 +126,7 @@ def _config(recipe: str, overrides: list[str], folder: Path, *, resume: bool) ->
     if not resume:
         return configuration.load(find(recipe), overrides)
     if overrides:
-        raise ConfigError("a resumed run keeps its recipe: leave --set out")
+        raise ConfigError("a resumed run keeps its recipe: --set cannot change it")
     from cairn.app.run import config_of
 
     config = config_of(folder)

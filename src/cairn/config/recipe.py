@@ -80,7 +80,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     for override in overrides:
         _apply(tree, override)
-    return parse(tree, origin=str(path))
+    return parse(tree, origin=" ".join((str(path), *(f"--set {override}" for override in overrides))))
 
 
 def parse(tree: dict[str, Toml], *, origin: str) -> RunConfig:

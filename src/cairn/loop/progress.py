@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from cairn.data.task import Split
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, StoreError
 
 
 class Phase(StrEnum):
@@ -81,4 +81,4 @@ def read(path: Path) -> Progress:
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist: nothing was trained in this run yet") from None
     except ValidationError as error:
-        raise ConfigError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
+        raise StoreError(f"{path} is damaged: {error.errors()[0]['msg']}") from error

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, StoreError
 from cairn.models.memory import limit_caches
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def load_language_model(path: Path) -> "PreTrainedModel":
     try:
         return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=_attention())
     except SafetensorError as error:
-        raise ConfigError(f"the model in {path} is damaged: {error}") from error
+        raise StoreError(f"the model in {path} is damaged: {error}") from error
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{path} holds no causal language model that can be loaded: {error}") from error
 
@@ -58,7 +58,7 @@ def require_model(path: Path) -> None:
     except OSError:
         raise ConfigError(f"{path} is no model directory: it has no config.json") from None
     except ValueError as error:
-        raise ConfigError(f"{path / 'config.json'} is damaged: {error}") from error
+        raise StoreError(f"{path / 'config.json'} is damaged: {error}") from error
     if config.get("model_type") == _PIXEL:
         raise ConfigError(f'{path} holds a pixel policy, and policy.model = "path" reads language models alone')
 

@@ -50,7 +50,7 @@ class NativeStore:
         return await self._environment.import_state(snapshot.task, state)
 
     async def kept(self) -> Sequence[SnapshotId]:
-        return [SnapshotId(path.stem) for path in self._folder.glob("*.state")]
+        return kept_states(self._folder)
 
     async def remove(self, snapshot: SnapshotId) -> None:
         self._path(snapshot).unlink(missing_ok=True)
@@ -65,3 +65,8 @@ class NativeStore:
 def state_path(folder: Path, snapshot: SnapshotId) -> Path:
     """Where the state of a snapshot lies."""
     return folder / f"{snapshot}.state"
+
+
+def kept_states(folder: Path) -> list[SnapshotId]:
+    """The snapshots whose states lie there."""
+    return [SnapshotId(path.stem) for path in folder.glob("*.state")]

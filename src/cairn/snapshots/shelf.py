@@ -51,12 +51,16 @@ class Shelf:
         try:
             return _load(text)
         except (ValidationError, KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"{path} is damaged ({type(error).__name__}): remove it") from error
+            raise StoreError(f"{path} is damaged: remove it with `cairn snapshot rm {wanted}`") from error
+
+    def ids(self) -> list[SnapshotId]:
+        """Of all of them, those that cannot be read among them."""
+        return [SnapshotId(path.stem) for path in sorted(self._folder.glob("*.json")) if path.stem.isalnum()]
 
     def __iter__(self) -> Iterator[Snapshot]:
-        """All of them, by id."""
-        for path in sorted(self._folder.glob("*.json")):
-            yield self.get(SnapshotId(path.stem))
+        """All of them, by id. Raises `StoreError` at one that is damaged."""
+        for snapshot in self.ids():
+            yield self.get(snapshot)
 
     def __contains__(self, wanted: SnapshotId) -> bool:
         return self._path(wanted).is_file()

@@ -61,5 +61,7 @@ def _explain(path: Path, error: OSError) -> str:
             return f"no space left for {path}: free some on that disk, then resume the run"
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return f"no permission to write {path}: change its owner or mode, or choose another directory"
+        case errno.ENOTDIR | errno.EEXIST:
+            return f"cannot write {path}: {path.parent} is no folder"
         case _:
             return f"cannot write {path}: {error.strerror or error}"
