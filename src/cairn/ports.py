@@ -217,6 +217,7 @@ class LearnerStep:
     entropy: float  # mean over sampled tokens, nats
     kl: float  # k3 of the new against the sampling policy, mean over sampled tokens, before the step
     clipped: float  # share of sampled tokens at the clip
+    effective: float  # share of its sampled tokens as which a batch counts once they are corrected
     mismatch_mean: float  # |engine - learner| log-prob at the sampling version
     mismatch_max: float
     trained_tokens: int  # computed by the learner

@@ -67,17 +67,18 @@ def test_groups_without_a_gradient_make_the_others_count_more() -> None:
     assert (group_policy_gradient([other])[0] == 0).all()
 
 
+REWARDS = np.array([1.0, 0.0])
 RETURNS = [np.array([1.0, 1.0]), np.array([0.0, 0.0])]
 
 
 def test_steps_are_compared_with_others_at_their_state() -> None:
-    first, second = group_in_group(RETURNS, [["a", "b"], ["a", "c"]])
+    first, second = group_in_group(REWARDS, RETURNS, [["a", "b"], ["a", "c"]])
     assert first == pytest.approx([0.5 + 0.5, 0.5])  # b was met once: the episode alone counts
     assert second == pytest.approx([-0.5 - 0.5, -0.5])
 
 
 def test_the_weight_of_steps_can_be_none() -> None:
-    first, second = group_in_group(RETURNS, [["a", "b"], ["a", "c"]], weight=0.0)
+    first, second = group_in_group(REWARDS, RETURNS, [["a", "b"], ["a", "c"]], weight=0.0)
     assert first == pytest.approx([0.5, 0.5])
     assert second == pytest.approx([-0.5, -0.5])
 
@@ -85,10 +86,16 @@ def test_the_weight_of_steps_can_be_none() -> None:
 def test_long_episodes_weigh_more_where_every_step_counts() -> None:
     returns = [np.array([1.0]), np.array([0.0, 0.0, 0.0])]
     anchors = [["a"], ["b", "c", "d"]]
-    assert group_in_group(returns, anchors)[0] == pytest.approx([0.5])
-    assert group_in_group(returns, anchors, by_step=True)[0] == pytest.approx([0.75])
+    assert group_in_group(REWARDS, returns, anchors)[0] == pytest.approx([0.5])
+    assert group_in_group(REWARDS, returns, anchors, by_step=True)[0] == pytest.approx([0.75])
+
+
+def test_episodes_are_compared_by_what_they_won_and_steps_by_what_was_left_to_win() -> None:
+    first, second = group_in_group(REWARDS, [np.array([0.25, 0.5, 1.0]), np.array([0.0])], [["a", "b", "a"], ["c"]])
+    assert first == pytest.approx([0.5 - 0.375, 0.5, 0.5 + 0.375])
+    assert second == pytest.approx([-0.5])
 
 
 def test_standard_deviations_scale_both_parts() -> None:
-    first, _ = group_in_group(RETURNS, [["a", "b"], ["a", "c"]], scaled=True)
+    first, _ = group_in_group(REWARDS, RETURNS, [["a", "b"], ["a", "c"]], scaled=True)
     assert first[1] == pytest.approx(0.5 / 0.70710678, rel=1e-4)

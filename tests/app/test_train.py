@@ -19,7 +19,7 @@ from cairn.store.run import RunWriter
 from cairn.testing.memory import MemoryEvents
 
 
-def recipe(tmp_path: Path, *, seed: int = 0) -> RunConfig:
+def recipe(tmp_path: Path, *, seed: int = 0, settings: tuple[str, ...] = ()) -> RunConfig:
     """One trajectory at a time and one thread, so that every batch of the engine holds the same rows every time."""
     path = tmp_path / "recipe.toml"
     path.write_text(
@@ -48,7 +48,7 @@ def recipe(tmp_path: Path, *, seed: int = 0) -> RunConfig:
         per_template = 2
         """
     )
-    return configuration.load(path)
+    return configuration.load(path, settings)
 
 
 class Interrupter:
@@ -111,6 +111,23 @@ def test_an_interrupted_run_ends_bit_for_bit_as_the_undisturbed_one(
 def test_learning_changes_the_policy_in_both_phases(whole: tuple[Path, RunConfig, Progress]) -> None:
     folder, _, _ = whole
     assert len({weights(folder, name) for name in ("demonstrate", "imitate", "reinforce")}) == 3
+
+
+@pytest.mark.parametrize("estimator", ["dr_grpo", "rloo", "reinforce_pp", "gigpo"])
+def test_the_estimator_decides_what_is_learned(
+    whole: tuple[Path, RunConfig, Progress], tmp_path: Path, estimator: str
+) -> None:
+    config = recipe(tmp_path, settings=(f"reinforcement.estimator={estimator}",))
+    asyncio.run(train(request(config, tmp_path / "run")))
+    assert weights(tmp_path / "run", "imitate") == weights(whole[0], "imitate")
+    assert weights(tmp_path / "run") != weights(whole[0])
+
+
+def test_a_correction_that_drops_every_token_teaches_nothing(tmp_path: Path) -> None:
+    bounds = ("reinforcement.correction_low=2", "reinforcement.correction_high=3")
+    config = recipe(tmp_path, settings=("reinforcement.correction=token_masked", *bounds))
+    asyncio.run(train(request(config, tmp_path / "run")))
+    assert weights(tmp_path / "run") == weights(tmp_path / "run", "imitate")
 
 
 def test_the_run_can_be_read_and_its_ledger_is_what_was_stored(whole: tuple[Path, RunConfig, Progress]) -> None:

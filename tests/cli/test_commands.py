@@ -184,7 +184,7 @@ def test_commands_explain_themselves(command: tuple[str, ...]) -> None:
 def _step() -> LearnerStep:
     return LearnerStep(
         version=PolicyVersion(1), loss=0.5, grad_norm=1.0, learning_rate=1e-3, entropy=1.0, kl=0.0, clipped=0.0,
-        mismatch_mean=0.0, mismatch_max=0.0, trained_tokens=10, seconds=0.1,
+        effective=1.0, mismatch_mean=0.0, mismatch_max=0.0, trained_tokens=10, seconds=0.1,
     )  # fmt: skip
 
 

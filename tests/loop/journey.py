@@ -19,6 +19,7 @@ from cairn.loop.sync import SyncLoop
 from cairn.ports import LearnerStep, Sampling, TrajectoryStore
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.episode import EpisodeRunner, Limits
+from cairn.rollout.estimators import by_trajectory
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.runner import RolloutRunner
 from cairn.schedule.plans import RootPlans
@@ -188,7 +189,7 @@ class Journey:
         loop = SyncLoop(
             scheduler=self.scheduler,
             runner=self.runner,
-            advantages=leave_one_out,
+            advantages=by_trajectory(leave_one_out),
             aggregation=Aggregation.TRAJECTORY_MEAN,
             learner=self.learner,
             engine=self.engine,

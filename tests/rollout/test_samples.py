@@ -23,6 +23,7 @@ from cairn.data.trajectory import (
     Turn,
 )
 from cairn.errors import ConfigError
+from cairn.rollout.estimators import by_trajectory
 from cairn.rollout.samples import Credited, credit, no_gradient, samples_of
 from rollout.stage import plan_for
 
@@ -172,7 +173,7 @@ def total(batch: Batch) -> dict[tuple[int, ...], np.ndarray]:
 
 
 def credited(groups: list[ScoredGroup], aggregation: Aggregation) -> Credited:
-    return credit(groups, advantages=centered, aggregation=aggregation, norm=64.0)
+    return credit(groups, advantages=by_trajectory(centered), aggregation=aggregation, norm=64.0)
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
@@ -284,7 +285,7 @@ def test_a_trajectory_mean_is_the_triple_mean() -> None:
 def test_a_constant_denominator_must_be_given(norm: float | None) -> None:
     groups = [group(member([turn([1], [2])], 1.0), member([turn([1], [3])], 0.0))]
     with pytest.raises(ConfigError, match="positive norm"):
-        credit(groups, advantages=centered, aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, norm=norm)
+        credit(groups, advantages=by_trajectory(centered), aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, norm=norm)
 
 
 # ── groups without a gradient ─────────────────────────────────────────────────

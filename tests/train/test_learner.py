@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from cairn.data.ids import ImageId
-from cairn.data.sample import Batch
+from cairn.data.sample import Batch, CreditedSample
 from cairn.errors import ConfigError, InvariantError
 from cairn.models.policy import Policy
 from cairn.train.guard import Bounds
 from cairn.train.learner import GradientLearner, Settings
-from cairn.train.objective import Loss, Objective
+from cairn.train.objective import Correction, Loss, Objective
 from cairn.train.optimisation import Optimisation
 from tiny_policy import batch, credited, flat_logprobs, policy, prompt
 
@@ -23,6 +23,13 @@ SETTINGS = Settings(imitation=PLAIN, improvement=PLAIN, bounds=Bounds(mean=1e-3,
 
 
 LOSSES: tuple[Loss, ...] = ("ppo", "gspo", "cispo", "reinforce", "sapo")
+CORRECTIONS: tuple[Correction, ...] = (
+    "token_truncated",
+    "token_masked",
+    "sequence_truncated",
+    "sequence_masked",
+    "geometric_mask",
+)
 
 
 def learner(trained: Policy | None = None, settings: Settings = SETTINGS) -> GradientLearner:
@@ -148,6 +155,76 @@ def test_several_epochs_and_minibatches_take_as_many_steps_and_measure_before_th
     again = learner(settings=replace(SETTINGS, objective=objective))
     again.improve(data)
     assert_same(trained, again)
+
+
+def from_another(answer: list[int], *, factor: float, before: Policy, credit: float = 1.0) -> CreditedSample:
+    """As sampled by an engine that gave each token 1 / `factor` of the probability that the learner gives it."""
+    found = credited(prompt(6), answer, policy=before, credit=credit)
+    shift = np.where(found.sample.loss_mask, -np.log(factor), 0).astype(np.float32)
+    return replace(found, sample=replace(found.sample, logprobs=found.sample.logprobs + shift))
+
+
+APART = replace(SETTINGS, bounds=Bounds(mean=9, token=9))
+
+
+def correcting(correction: Correction, **more: float | int) -> GradientLearner:
+    objective = replace(Objective(), correction=correction, **more)
+    return learner(settings=replace(APART, objective=objective))
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+def test_where_engine_and_learner_agree_a_correction_changes_nothing(correction: Correction) -> None:
+    data = batch(policy())
+    plain, corrected = learner(), correcting(correction, correction_low=0.99, correction_high=1.01)
+    a, b = plain.improve(data), corrected.improve(data)
+    assert (a.effective, b.effective) == pytest.approx((1.0, 1.0), abs=1e-4)
+    assert b.grad_norm == pytest.approx(a.grad_norm, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("correction", "factor", "weight"),
+    [
+        ("token_truncated", 1.5, 1.5),
+        ("token_truncated", 4.0, 2.0),
+        ("token_masked", 4.0, 4.0),
+        ("token_masked", 6.0, 0.0),
+        ("token_masked", 0.4, 0.0),
+        ("sequence_truncated", 1.2, 1.44),
+        ("sequence_truncated", 4.0, 2.0),
+        ("sequence_masked", 1.5, 2.25),
+        ("sequence_masked", 1.8, 0.0),
+        ("geometric_mask", 1.001, 1.001),
+        ("geometric_mask", 1.01, 0.0),
+    ],
+)
+def test_what_another_policy_sampled_is_weighed(correction: Correction, factor: float, weight: float) -> None:
+    before = policy()
+    plain = learner().improve(Batch(samples=(credited(prompt(6), [10, 11], policy=before, credit=1),)))
+    step = correcting(correction).improve(Batch(samples=(from_another([10, 11], factor=factor, before=before),)))
+    assert step.loss == pytest.approx(weight * plain.loss, rel=1e-3)
+    assert step.grad_norm == pytest.approx(weight * plain.grad_norm, rel=1e-3, abs=1e-6)
+
+
+def test_dropped_tokens_make_a_batch_count_for_less() -> None:
+    before = policy()
+    samples = (from_another([10], factor=1, before=before), from_another([11], factor=9, before=before))
+    assert correcting("token_masked").improve(Batch(samples=samples)).effective == pytest.approx(0.5, rel=1e-3)
+
+
+def test_with_a_correction_the_clip_looks_at_what_the_update_moves_alone() -> None:
+    data = Batch(samples=(from_another([10], factor=1.5, before=policy()),))
+    held = learner(settings=APART).improve(data)
+    assert (held.clipped, held.grad_norm) == (1.0, 0.0)
+    free = correcting("token_truncated").improve(data)
+    assert free.clipped == 0.0
+    assert free.grad_norm > 0
+    gentle = Optimisation(learning_rate=1e-4, betas=(0.0, 0.95))
+    objective = Objective(correction="token_truncated", epochs=20)
+    moved = learner(settings=replace(APART, objective=objective, improvement=gentle))
+    step = moved.improve(data)
+    ids = data.samples[0].sample.token_ids
+    assert np.log(1.28) < logprob(moved.policy, ids, 1) - logprob(policy(), ids, 1) < 0.6
+    assert 0 < step.clipped < 1
 
 
 def test_the_clip_holds_a_policy_that_has_moved() -> None:

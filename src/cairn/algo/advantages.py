@@ -3,7 +3,7 @@
 from typing import Literal, assert_never
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float, Float32
 
 _EPSILON = np.float32(1e-6)
 
@@ -37,7 +37,7 @@ def leave_one_out(rewards: Float32[np.ndarray, " G"]) -> Float32[np.ndarray, " G
     return _centred(rewards) * np.float32(size / (size - 1))
 
 
-def scale_negative(advantages: Float32[np.ndarray, " G"], *, scale: float) -> Float32[np.ndarray, " G"]:
+def scale_negative(advantages: Float[np.ndarray, " N"], *, scale: float) -> Float[np.ndarray, " N"]:
     """Multiply the negative advantages with `scale`; 1 changes nothing, 0 leaves the successes alone.
 
     The fixed form of success-adaptive negative gradient scaling (GUI-Libra, arXiv:2602.22190).

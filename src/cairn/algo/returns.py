@@ -63,6 +63,7 @@ def group_policy_gradient(centred: Sequence[Float32[np.ndarray, " _"]]) -> list[
 
 
 def group_in_group(
+    rewards: Float64[np.ndarray, " G"],
     returns: Sequence[Float64[np.ndarray, " _"]],
     anchors: Sequence[Sequence[Hashable]],
     *,
@@ -72,21 +73,20 @@ def group_in_group(
 ) -> list[Float64[np.ndarray, " _"]]:
     """GiGPO (arXiv:2505.10978): each step against the group's episodes, plus `weight` x against steps at its state.
 
-    `returns` are discounted returns by trajectory and step, of one group; `anchors` say where a step was taken. A state
-    that was met once adds nothing. `scaled` divides by standard deviations; `by_step` counts an episode once for every
-    step of it in the episodes' mean, as the released code does.
+    `rewards` are those of one group's episodes, `returns` discounted returns by episode and step; `anchors` say where a
+    step was taken. A state that was met once adds nothing. `scaled` divides by standard deviations; `by_step` counts an
+    episode once for every step of it in the episodes' mean, as the released code does.
     """
-    totals = np.array([float(own[0]) for own in returns])
-    counted = np.repeat(totals, [own.shape[0] for own in returns]) if by_step else totals
+    counted = np.repeat(rewards, [own.shape[0] for own in returns]) if by_step else rewards
     centre, spread = float(counted.mean()), _spread(counted, scaled=scaled)
     at: dict[Hashable, list[float]] = {}
     for own, places in zip(returns, anchors, strict=True):
         for value, place in zip(own, places, strict=True):
             at.setdefault(place, []).append(float(value))
     found: list[Float64[np.ndarray, " _"]] = []
-    for total, own, places in zip(totals, returns, anchors, strict=True):
-        step = np.array([_among(float(v), at[p], scaled=scaled) for v, p in zip(own, places, strict=True)])
-        found.append((total - centre) / spread + weight * step)
+    for reward, own, places in zip(rewards, returns, anchors, strict=True):
+        step = np.array([_among(float(v), at[p], scaled=scaled) for v, p in zip(own, places, strict=True)], np.float64)
+        found.append((float(reward) - centre) / spread + weight * step)
     return found
 
 

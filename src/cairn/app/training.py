@@ -30,10 +30,10 @@ from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.clock import LoopClock
 from cairn.rollout.demonstrate import ask_expert
 from cairn.rollout.episode import EpisodeRunner, Limits
+from cairn.rollout.estimators import AdvantageFn, by_state, by_trajectory
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
 from cairn.rollout.runner import RolloutRunner
-from cairn.rollout.samples import AdvantageFn
 from cairn.snapshot_ports import SnapshotKeeper
 from cairn.store.run import RunWriter
 
@@ -97,6 +97,7 @@ def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks
         advantages=_advantages(learning),
         aggregation=Aggregation(learning.aggregation),
         norm=learning.norm,
+        whitened=learning.estimator == "reinforce_pp",
         learner=parts.brain.learner,
         engine=parts.brain.engine,
         clock=LoopClock(),
@@ -243,17 +244,19 @@ def _limits(options: RolloutOptions) -> Limits:
 
 def _advantages(options: ReinforcementOptions) -> AdvantageFn:
     estimate = _estimator(options)
-    return lambda rewards: advantages.scale_negative(estimate(rewards), scale=options.negative_scale)
+    return lambda group: [advantages.scale_negative(own, scale=options.negative_scale) for own in estimate(group)]
 
 
 def _estimator(options: ReinforcementOptions) -> AdvantageFn:
     match options.estimator:
         case "grpo":
-            return lambda rewards: advantages.group_relative(rewards, scale="std")
-        case "dr_grpo":
-            return lambda rewards: advantages.group_relative(rewards, scale="none")
+            return by_trajectory(lambda rewards: advantages.group_relative(rewards, scale="std"))
+        case "dr_grpo" | "reinforce_pp":
+            return by_trajectory(lambda rewards: advantages.group_relative(rewards, scale="none"))
         case "rloo":
-            return advantages.leave_one_out
+            return by_trajectory(advantages.leave_one_out)
+        case "gigpo":
+            return by_state(gamma=options.gamma, weight=options.step_weight)
 
 
 def _replay(config: RunConfig, run: RunWriter) -> Replay:

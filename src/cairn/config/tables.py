@@ -112,7 +112,13 @@ class ReinforcementOptions(Table):
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
     ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone;
     `progress` draws starts on experts' ways by how fast their success is changing."""
-    estimator: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
+    estimator: Literal["grpo", "dr_grpo", "rloo", "reinforce_pp", "gigpo"] = "grpo"
+    """`reinforce_pp`: REINFORCE++ with the group's mean as its baseline. `gigpo` compares a turn also with the group's
+    other turns in the same state. GPG is `dr_grpo` with `loss = "reinforce"`."""
+    gamma: float = Field(default=0.95, gt=0, le=1)
+    """Of `gigpo`: what a reward is worth one turn earlier."""
+    step_weight: float = Field(default=1.0, ge=0)
+    """Of `gigpo`: of the comparison in the same state, beside that of whole episodes."""
     negative_scale: float = Field(default=1.0, ge=0, le=1)
     """What negative advantages are multiplied with. Below 1, failures push less than successes pull, so that a small
     policy that is trained fast does not unlearn what it knows (GUI-Libra, arXiv:2602.22190, scales them likewise)."""
@@ -130,6 +136,15 @@ class ReinforcementOptions(Table):
     """Of `cispo`."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
+    correction: Literal[
+        "none", "token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"
+    ] = "none"
+    """For tokens sampled in another precision, or by an earlier policy: the clip then looks at what the update itself
+    has moved (decoupled PPO), and a weight at the rest. Truncated weights are bounded (TIS); a mask drops what lies
+    outside its bounds (IcePop, MIS)."""
+    correction_low: float | None = Field(default=None, ge=0)
+    """Bounds of the weights; default: the published ones of each correction."""
+    correction_high: float | None = Field(default=None, gt=0)
     kl: float = Field(default=0.0, ge=0)
     """Weight of the KL (k3) to the policy at the end of imitation; 0: no reference model is kept."""
     entropy: float = Field(default=0.0, ge=0)

@@ -11,8 +11,9 @@ from cairn.data.sample import Aggregation, Batch
 from cairn.data.trajectory import ScoredGroup
 from cairn.loop import events
 from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
+from cairn.rollout.estimators import AdvantageFn
 from cairn.rollout.runner import RolloutRunner
-from cairn.rollout.samples import AdvantageFn, credit
+from cairn.rollout.samples import credit
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class SyncLoop:
     groups_per_update: int
     replay: Replay = as_they_are
     norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
+    whitened: bool = False  # advantages, over all tokens of a batch
 
     async def step(self, number: int, *, rehearsal: Sequence[Batch] = ()) -> LearnerStep | None:
         """One round and one update; None where no group of the round gave a gradient.
@@ -57,7 +59,13 @@ class SyncLoop:
         for group in groups:
             self.scheduler.observe(group)
         trained = self.replay([group for group in groups if group.plan.purpose.trained])
-        credited = credit(trained, advantages=self.advantages, aggregation=self.aggregation, norm=self.norm)
+        credited = credit(
+            trained,
+            advantages=self.advantages,
+            aggregation=self.aggregation,
+            norm=self.norm,
+            whitened=self.whitened,
+        )
         seconds = self.clock.now() - started
         self.events.emit(events.round_done(number, groups, seconds=seconds, informative=len(credited.used)))
         idle = [(dropped.group, dropped.why) for dropped in credited.dropped]

@@ -1,19 +1,18 @@
 """Scored groups -> one batch: which tokens are trained, in which context, and what each of them is worth."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32
 
+from cairn.algo.returns import whiten
 from cairn.data.ids import ImageId
 from cairn.data.sample import Aggregation, Batch, CreditedSample, NoGradient, Sample
 from cairn.data.trajectory import RULES, Outcome, ScoredGroup, ScoredTrajectory, Trajectory, Turn
 from cairn.errors import ConfigError
-
-AdvantageFn = Callable[[Float32[np.ndarray, " G"]], Float32[np.ndarray, " G"]]
-"""From the rewards of one group to the advantages of its members."""
+from cairn.rollout.estimators import AdvantageFn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,23 +60,31 @@ def samples_of(trajectory: Trajectory) -> tuple[Sample, ...]:
 
 
 def credit(
-    groups: Sequence[ScoredGroup], *, advantages: AdvantageFn, aggregation: Aggregation, norm: float | None = None
+    groups: Sequence[ScoredGroup],
+    *,
+    advantages: AdvantageFn,
+    aggregation: Aggregation,
+    norm: float | None = None,
+    whitened: bool = False,
 ) -> Credited:
-    """Spread each trajectory's advantage over the tokens that its policy sampled, and merge equal samples.
+    """Spread each turn's advantage over the tokens that were sampled in it, and merge equal samples.
 
     Weights carry the denominators of the whole batch, so that its loss is a plain sum in any order and split. For the
     three means over tokens, the weights of a batch sum to 1. `norm` is the constant of SEQ_MEAN_TOKEN_SUM_NORM. Groups
-    without a gradient are left out of batch and denominators, and reported.
+    without a gradient are left out of batch and denominators, and reported. `whitened` gives the advantages of all
+    sampled tokens together mean 0 and variance 1 (REINFORCE++, arXiv:2501.03262).
     """
     reasons = [(group, no_gradient(group)) for group in groups]
     used = tuple(group for group, why in reasons if why is None)
-    scored = [(member, float(a)) for group in used for member, a in _in_loss(group, advantages(group.rewards))]
-    rows = [_Row(advantage=a, pieces=tuple(_pieces(member.trajectory))) for member, a in scored]
+    scored = [(member, own) for group in used for member, own in _in_loss(group, advantages(group))]
+    rows = [_Row(advantages=own, pieces=tuple(_pieces(member.trajectory))) for member, own in scored]
+    if whitened and rows:
+        rows = _whitened(rows)
     weigh = _weigher(rows, aggregation, norm)
     merged: dict[_Key, _Sum] = {}
     for row in rows:
         for piece in row.pieces:
-            merged.setdefault(_key(piece.sample), _Sum(piece.sample)).add(weigh(piece), row.advantage)
+            merged.setdefault(_key(piece.sample), _Sum(piece.sample)).add(weigh(piece), row.advantages[piece.turn])
     return Credited(
         batch=Batch(samples=tuple(total.credited() for total in merged.values())) if merged else None,
         used=used,
@@ -87,11 +94,11 @@ def credit(
 
 
 def _in_loss(
-    group: ScoredGroup, advantages: Float32[np.ndarray, " G"]
-) -> Iterator[tuple[ScoredTrajectory, np.float32]]:
-    for member, advantage in zip(group.members, advantages, strict=True):
+    group: ScoredGroup, advantages: Sequence[Float64[np.ndarray, " _"]]
+) -> Iterator[tuple[ScoredTrajectory, Float64[np.ndarray, " _"]]]:
+    for member, own in zip(group.members, advantages, strict=True):
         if RULES[member.outcome].in_loss:
-            yield member, advantage
+            yield member, own
 
 
 # ── turns to samples ──────────────────────────────────────────────────────────
@@ -159,8 +166,25 @@ def _join(run: Sequence[Turn], first: int, turns_in_all: int) -> _Piece:
 class _Row:
     """One trajectory of the batch."""
 
-    advantage: float
+    advantages: Float64[np.ndarray, " _"]  # of its turns
     pieces: tuple[_Piece, ...]
+
+
+def _whitened(rows: Sequence[_Row]) -> list[_Row]:
+    tokens = [np.bincount(_turns(row), minlength=row.advantages.shape[0]) for row in rows]
+    worth = whiten(np.concatenate([np.repeat(row.advantages, n) for row, n in zip(rows, tokens, strict=True)]))
+    found: list[_Row] = []
+    for row, counts in zip(rows, tokens, strict=True):
+        own, worth = worth[: counts.sum()], worth[counts.sum() :]
+        firsts = np.cumsum(counts) - counts
+        found.append(replace(row, advantages=np.where(counts > 0, own[firsts.clip(max=own.shape[0] - 1)], 0.0)))
+    return found
+
+
+def _turns(row: _Row) -> Int32[np.ndarray, " T"]:
+    """The turn of each of its sampled tokens."""
+    turn = np.concatenate([np.zeros(0, np.int32), *(piece.turn for piece in row.pieces)])
+    return turn[turn >= 0]
 
 
 _Weigher: TypeAlias = Callable[[_Piece], Float64[np.ndarray, " L"]]
@@ -219,12 +243,11 @@ class _Sum:
         self._negative = np.zeros(sample.token_ids.shape, np.float64)
         self._weights = np.zeros(sample.token_ids.shape, np.float64)
 
-    def add(self, weights: Float64[np.ndarray, " L"], advantage: float) -> None:
+    def add(self, weights: Float64[np.ndarray, " L"], advantages: Float64[np.ndarray, " L"]) -> None:
+        """Weights are 0 wherever nothing was sampled, whatever the advantages there are."""
         self._weights += weights
-        if advantage > 0:
-            self._positive += weights * advantage
-        else:
-            self._negative += weights * advantage
+        self._positive += weights * advantages.clip(min=0.0)
+        self._negative += weights * advantages.clip(max=0.0)
 
     def credited(self) -> CreditedSample:
         return CreditedSample(

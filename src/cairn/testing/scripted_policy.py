@@ -206,6 +206,7 @@ _IDLE = LearnerStep(
     entropy=0.0,
     kl=0.0,
     clipped=0.0,
+    effective=1.0,
     mismatch_mean=0.0,
     mismatch_max=0.0,
     trained_tokens=0,

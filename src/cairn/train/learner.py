@@ -6,7 +6,7 @@ neither micro-batches nor the sharing of prompts can change what is computed, bu
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from cairn.ports import LearnerStep
 from cairn.train import state
 from cairn.train.examples import Example, Tokens, example, tokens
 from cairn.train.guard import Agreement, Bounds, check_sampled, check_shape
-from cairn.train.objective import Objective, policy_cost
+from cairn.train.objective import Objective, correction_weights, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
 from cairn.train.survey import Survey
 
@@ -64,6 +64,7 @@ class GradientLearner:
         self._version = PolicyVersion(0)
         self._optimisers: dict[state.Phase, Optimiser] = {}
         self._reference: Policy | None = None
+        self._found: dict[int, Tensor] = {}  # log-probabilities before an update's first step, by example
 
     @property
     def version(self) -> PolicyVersion:
@@ -96,6 +97,7 @@ class GradientLearner:
             self._reference = self._policy.copy()
         examples = [example(i, s) for i, s in enumerate(batch.samples)]
         rounds = self._rounds(examples)
+        self._found = {}
         before = self._survey()  # at the sampling version: a pass of its own where several steps follow
         during = before
         if len(rounds) > 1:
@@ -138,13 +140,23 @@ class GradientLearner:
         objective = self._settings.objective
         own = tokens(part, self._policy.device)
         log_probs, chosen = self._score(self._policy, part, temperature=objective.temperature)
-        cost = policy_cost(objective, chosen, own).sum()
+        base = own if objective.correction == "none" else replace(own, behaviour=self._before(part, chosen))
+        weights = correction_weights(objective, base.behaviour - own.behaviour, own.sequence)
+        cost = (weights * policy_cost(objective, chosen, base)).sum()
         cost = cost + self._regularisation(part, own, log_probs=log_probs, chosen=chosen)
         survey.loss += float(cost.detach())
         survey.add(part, own, log_probs=log_probs, chosen=chosen)
         with torch.no_grad():
-            survey.note_clipped(losses.at_clip(chosen, own.behaviour, own.credit, limits=objective.limits))
+            survey.note_clipped(losses.at_clip(chosen, base.behaviour, own.credit, limits=objective.limits))
+            survey.note_weights(weights)
         return cost
+
+    def _before(self, part: Sequence[Example], chosen: Tensor) -> Tensor:
+        """What the chosen tokens' log-probabilities [T] were when this update first saw them."""
+        ends = np.cumsum([e.sampled.shape[0] for e in part])[:-1].tolist()
+        for one, now in zip(part, chosen.detach().tensor_split(ends), strict=True):
+            self._found.setdefault(one.index, now)
+        return torch.cat([self._found[one.index] for one in part])
 
     def _regularisation(self, part: Sequence[Example], own: Tokens, *, log_probs: Tensor, chosen: Tensor) -> Tensor:
         objective = self._settings.objective
@@ -206,6 +218,7 @@ class GradientLearner:
             entropy=before.entropy,
             kl=before.kl,
             clipped=during.clipped,
+            effective=during.effective,
             mismatch_mean=before.agreement.mean,
             mismatch_max=before.agreement.worst,
             trained_tokens=during.computed,

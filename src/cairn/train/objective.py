@@ -3,12 +3,26 @@
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from cairn.algo import losses
+from cairn.algo import corrections, losses
 from cairn.train.examples import Tokens
 
 Loss = Literal["ppo", "gspo", "cispo", "reinforce", "sapo"]
+Correction = Literal[
+    "none", "token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"
+]
+
+_PUBLISHED: dict[Correction, tuple[float, float]] = {
+    "token_truncated": (0.0, 2.0),
+    "token_masked": (0.5, 5.0),
+    "sequence_truncated": (0.0, 2.0),
+    "sequence_masked": (0.0, 3.0),
+    "geometric_mask": (0.999, 1.002),
+}
+"""Between which bounds weights are kept, where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +34,9 @@ class Objective:
     clip_high: float = 0.28
     dual_clip: float | None = None  # of `ppo`
     weight_cap: float = 5.0  # of `cispo`
+    correction: Correction = "none"  # for tokens that were not sampled by the policy as the learner finds it
+    correction_low: float | None = None  # bounds of the correction; default: the published ones
+    correction_high: float | None = None
     kl_coefficient: float = 0.0  # towards the policy that the first `improve` found
     kl_estimator: Literal["k2", "k3"] = "k3"
     entropy_coefficient: float = 0.0
@@ -31,6 +48,34 @@ class Objective:
     def limits(self) -> tuple[float, float]:
         """Of the ratio, beyond which a clip takes gradients away."""
         return 1.0 - self.clip_low, 1.0 + self.clip_high
+
+
+def correction_weights(
+    objective: Objective, log_ratio: Float[Tensor, " T"], sequence: Int[Tensor, " T"]
+) -> Float[Tensor, " T"]:
+    """What each token's cost is multiplied with; `log_ratio` is learner minus engine, before the update's first step.
+
+    With a correction the clip looks at how far the learner has moved since then, and these weights at how far the
+    learner was from the engine (decoupled PPO, arXiv:2505.24298); without one, the clip looks at both together.
+    """
+    if objective.correction == "none":
+        return torch.ones_like(log_ratio)
+    low, high = _PUBLISHED[objective.correction]
+    low = low if objective.correction_low is None else objective.correction_low
+    high = high if objective.correction_high is None else objective.correction_high
+    match objective.correction:
+        case "token_truncated":
+            return corrections.token_truncated(log_ratio, cap=high)
+        case "token_masked":
+            return corrections.token_masked(log_ratio, low=low, high=high)
+        case "sequence_truncated":
+            return corrections.sequence_truncated(log_ratio, sequence, cap=high)
+        case "sequence_masked":
+            return corrections.sequence_masked(log_ratio, sequence, low=low, high=high)
+        case "geometric_mask":
+            return corrections.geometric_mask(log_ratio, sequence, low=low, high=high)
+        case _:
+            assert_never(objective.correction)
 
 
 def policy_cost(objective: Objective, logprobs: Tensor, own: Tokens) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from cairn.algo import kl, losses
+from cairn.algo.corrections import effective_size
 from cairn.models.batching import distinct
 from cairn.train.examples import Example, Tokens
 from cairn.train.guard import Agreement
@@ -24,6 +25,7 @@ class Survey:
         self._kl = 0.0
         self._clipped = 0
         self._sampled = 0
+        self._corrections: list[Tensor] = []
 
     @property
     def entropy(self) -> float:
@@ -39,6 +41,14 @@ class Survey:
     def clipped(self) -> float:
         """Share of sampled tokens that the clip holds back."""
         return self._clipped / self._sampled if self._sampled else 0.0
+
+    @property
+    def effective(self) -> float:
+        """As which share of its tokens the corrected batch counts: (sum w)^2 / (n sum w^2), 1 without a correction."""
+        if not self._corrections:
+            return 1.0
+        weights = torch.cat(self._corrections)
+        return effective_size(weights) / weights.shape[0]
 
     @torch.no_grad()
     def add(self, examples: Sequence[Example], tokens: Tokens, *, log_probs: Tensor, chosen: Tensor) -> None:
@@ -57,3 +67,7 @@ class Survey:
     def note_clipped(self, clipped: Tensor) -> None:
         """Count tokens at the clip."""
         self._clipped += int(clipped.sum())
+
+    def note_weights(self, weights: Tensor) -> None:
+        """Count what tokens' costs were multiplied with."""
+        self._corrections.append(weights)
