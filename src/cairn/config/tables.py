@@ -141,7 +141,7 @@ class ReinforcementOptions(Table):
     ] = "none"
     """For tokens sampled in another precision, or by an earlier policy: the clip then looks at what the update itself
     has moved (decoupled PPO), and a weight at the rest. Truncated weights are bounded (TIS); a mask drops what lies
-    outside its bounds (IcePop, MIS)."""
+    outside its bounds (IcePop)."""
     correction_low: float | None = Field(default=None, ge=0)
     """Bounds of the weights; default: the published ones of each correction."""
     correction_high: float | None = Field(default=None, gt=0)
