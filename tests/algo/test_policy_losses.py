@@ -40,8 +40,8 @@ def test_a_sequences_ratio_is_the_geometric_mean_and_is_clipped_as_one() -> None
 
 
 def test_clipped_weights_keep_every_gradient() -> None:
-    behaviour = torch.zeros(3)
-    logprobs = torch.log(torch.tensor([0.1, 1.0, 9.0])).requires_grad_()
+    behaviour = torch.full((3,), -2.0)
+    logprobs = (torch.log(torch.tensor([0.1, 1.0, 9.0])) - 2.0).requires_grad_()
     credit = (torch.tensor([1.0, 1.0, 0.0]), torch.tensor([0.0, 0.0, -1.0]))
     cost = losses.clipped_weights(logprobs, behaviour, credit, cap=5.0, floor=0.2)
     assert gradient(cost, logprobs).tolist() == pytest.approx([-0.2, -1.0, 5.0])

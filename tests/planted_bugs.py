@@ -1,0 +1,222 @@
+"""Plants known bugs, one at a time, and asks the tests: every one of them must fail. `just bugs` runs it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bug:
+    """A mistake that a module could hold, and the tests that ought to notice."""
+
+    module: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.module}: {self.right.strip()} -> {self.wrong.strip()}"
+
+    def planted(self) -> str:
+        """The module's text with the bug in it. Raises `ValueError` where it cannot be planted exactly once."""
+        text = (ROOT / "src" / "cairn" / self.module).read_text(encoding="utf-8")
+        if text.count(self.right) != 1:
+            raise ValueError(f"{self.module} holds {text.count(self.right)} times: {self.right}")
+        return text.replace(self.right, self.wrong)
+
+
+def _bugs(module: str, tests: tuple[str, ...], *changes: tuple[str, str]) -> list[Bug]:
+    return [Bug(module=module, right=right, wrong=wrong, tests=tests) for right, wrong in changes]
+
+
+ALGO, REWARDS = ("tests/algo",), ("tests/rewards",)
+BUGS = [
+    *_bugs(
+        "algo/advantages.py",
+        ALGO,
+        ("_deviation(rewards, ddof=1)", "_deviation(rewards, ddof=0)"),
+        ("np.float32(size / (size - 1))", "np.float32((size - 1) / size)"),
+        ("np.where(advantages < 0,", "np.where(advantages > 0,"),
+        ("rewards.astype(np.float64).mean()", "np.median(rewards)"),
+        ("if rewards.shape[0] < 2:", "if rewards.shape[0] < 1:"),
+        ("rewards.astype(np.float64).mean()", "rewards.mean()"),
+    ),
+    *_bugs(
+        "algo/losses.py",
+        ALGO,
+        ("ratio.clamp(max=limits[1])", "ratio.clamp(max=limits[0])"),
+        ("gain = torch.minimum(", "gain = torch.maximum("),
+        ("penalty = torch.maximum(", "penalty = torch.minimum("),
+        ("penalty.clamp(max=dual_clip)", "penalty.clamp(min=dual_clip)"),
+        ("mean = (sums / counts.clamp(min=1.0))", "mean = sums"),
+        (" * (logprobs - logprobs.detach()).exp()", ""),
+        ("_ratio(logprobs, behaviour).detach().clamp(floor, cap)", "_ratio(logprobs, behaviour).clamp(floor, cap)"),
+        (".clamp(floor, cap)", ".clamp(max=cap)"),
+        ("* (4.0 / negative_temperature)", "* (4.0 / temperature)"),
+        ("torch.sigmoid(temperature * (ratio - 1.0))", "torch.sigmoid(temperature * ratio)"),
+        ("torch.where(weights > 0, -weights * logprobs,", "torch.where(weights >= 0, -weights * logprobs,"),
+        ("torch.where(possible, safe.exp() * safe,", "torch.where(possible, safe,"),
+        ("(ratio < limits[0]) & (negative < 0)", "(ratio < limits[0]) & (positive > 0)"),
+        (".clamp(-_MAX_LOG_RATIO, _MAX_LOG_RATIO).exp()", ".exp()"),
+    ),
+    *_bugs(
+        "algo/kl.py",
+        ALGO,
+        (".square() / 2", ".square()"),
+        ("torch.expm1(-d) + d", "torch.expm1(d) - d"),
+        (".clamp(max=_MAX_K3)", ""),
+    ),
+    *_bugs(
+        "algo/corrections.py",
+        ALGO,
+        ("_exp(log_ratio).clamp(max=cap)", "_exp(log_ratio).clamp(min=cap)"),
+        ("(ratio >= low) & (ratio <= high)", "(ratio > low) & (ratio < high)"),
+        ("_exp(_sums(log_ratio, sequence))[sequence].clamp(max=cap)", "_exp(log_ratio).clamp(max=cap)"),
+        ("_exp(_sums(log_ratio, sequence) / counts)", "_exp(_sums(log_ratio, sequence))"),
+        ("(mean <= high), _exp(log_ratio),", "(mean <= high), mean,"),
+        ("(product >= low) & (product <= high), product,", "(product >= low) & (product <= high), _exp(log_ratio),"),
+        ("float(weights.sum()) ** 2 / square", "float(weights.sum()) / square"),
+        ("return log_ratio.detach()", "return log_ratio"),
+    ),
+    *_bugs(
+        "algo/returns.py",
+        ALGO,
+        ("np.sqrt(chosen.var() + _EPSILON)", "(chosen.var() + _EPSILON)"),
+        ("np.where(mask, scaled, 0.0)", "scaled"),
+        ("float(rewards[step]) + gamma * total", "float(rewards[step]) + total"),
+        ("delta + gamma * lam * advantage", "delta + lam * advantage"),
+        ("        if not trained[step]:\n            continue\n", ""),
+        ("size / effective", "effective / size"),
+        ("if by_step else rewards", "if not by_step else rewards"),
+        ("+ weight * step)", "+ step)"),
+        ("values.std(ddof=1)", "values.std(ddof=0)"),
+    ),
+    *_bugs(
+        "algo/disagreement.py",
+        ALGO,
+        ("size * (size - 1) for size in sizes", "size * size for size in sizes"),
+        ("np.triu_indices(size, k=1)", "np.triu_indices(size)"),
+    ),
+    *_bugs(
+        "algo/statistics.py",
+        ALGO,
+        ("comb(tries - successes, k)", "comb(tries - k, successes)"),
+        ("spread / (4 * tries)", "spread / tries"),
+        ("float(values.var(ddof=1)) / size if", "float(values.var(ddof=1)) if"),
+    ),
+    *_bugs(
+        "rewards/grounding.py",
+        REWARDS,
+        ("box.left <= point.x <= right", "box.left < point.x < right"),
+        ("_area(one) + _area(other) - common", "_area(one) + _area(other)"),
+        ("_INFIGUI_IOU = 0.7", "_INFIGUI_IOU = 0.5"),
+        ("2 * len(a & b) / (len(a) + len(b))", "len(a & b) / len(a | b)"),
+        ("<= share", "<= 2 * share"),
+    ),
+    *_bugs(
+        "rewards/shaping.py",
+        REWARDS,
+        (
+            "share * (sum(right) / len(right)) + (1 - share) * most",
+            "(1 - share) * (sum(right) / len(right)) + share * most",
+        ),
+        ("max(-0.5 * excess + 0.5, 0.1)", "-0.5 * excess + 0.5"),
+        ("min(0.9 * excess - 0.1, -0.1)", "0.9 * excess - 0.1"),
+        ("max(-factor, min(0.0,", "max(-9.0, min(0.0,"),
+        ("weight + (1 - weight) * accuracy if well_formed else 0.0", "weight + (1 - weight) * accuracy"),
+        ("kind + 0.8 if right_type and right_parameters", "kind + 0.8 if right_parameters"),
+        ("(turns - shortest) / turns)", "(turns - shortest))"),
+        ("2.0 * sum(formed) / len(formed) - 1.0", "sum(formed) / len(formed)"),
+        ("if finished and not reached:", "if finished:"),
+    ),
+    *_bugs(
+        "rollout/samples.py",
+        ("tests/rollout/test_samples.py", "tests/rollout/test_estimators.py"),
+        ("1.0 / (piece.turns * tokens[place])", "1.0 / tokens[place]"),
+        ("sample.versions.tobytes(), sample.images)", "sample.images)"),
+        ("        and after.prompt.images[: len(before.prompt.images)] == before.prompt.images\n", ""),
+        ("seen = turn.prompt.token_ids.shape[0] + done.token_ids.shape[0]", "seen = turn.prompt.token_ids.shape[0]"),
+        ("images=run[-1].prompt.images", "images=run[0].prompt.images"),
+        ("if RULES[member.outcome].in_loss:", "if True:"),
+        ("row.advantages[piece.turn]", "row.advantages[0] + 0 * piece.turn"),
+        ("advantages.clip(max=0.0)", "advantages.clip(min=0.0)"),
+        ("np.repeat(row.advantages, n) for row, n", "row.advantages for row, _"),
+    ),
+    *_bugs(
+        "rollout/estimators.py",
+        ("tests/rollout/test_estimators.py",),
+        ("given[-1:] = reward", "given[:1] = reward"),
+        ("turn.observation.digest for turn in own", "index for index, _ in enumerate(own)"),
+    ),
+    *_bugs(
+        "train/examples.py",
+        ("tests/train",),
+        ("end = int(at[0]), int(at[-1]) + 1", "end = int(at[0]), int(at[-1])"),
+        ("sampled=at - first", "sampled=at - first - 1"),
+    ),
+    *_bugs(
+        "train/learner.py",
+        ("tests/train",),
+        (" * self._settings.objective.minibatches", ""),
+        ("flat / temperature", "flat"),
+        ("self._found.setdefault(one.index, now)", "self._found[one.index] = now"),
+        ("(weights * policy_cost(objective, chosen, base))", "policy_cost(objective, chosen, base)"),
+    ),
+    *_bugs(
+        "models/batching.py",
+        ("tests/models/test_batching.py",),
+        ("(prompt.token_ids.tobytes(), prompt.images)", "(prompt.token_ids.tobytes(), ())"),
+        ("ids[row, width - sequence.shape[0] :] = sequence", "ids[row, : sequence.shape[0]] = sequence"),
+        ("cost > max_tokens", "cost > 2 * max_tokens"),
+    ),
+]
+
+
+def caught(bug: Bug, folder: Path) -> bool:
+    """Whether a test fails with the bug planted in the copy of the package that `folder` holds."""
+    planted = folder / "cairn" / bug.module
+    right = planted.read_text(encoding="utf-8")
+    planted.write_text(bug.planted(), encoding="utf-8")
+    try:
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={folder} tests examples"]
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *bug.tests],
+            cwd=ROOT,
+            env={**os.environ, "CI": "true"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    finally:
+        planted.write_text(right, encoding="utf-8")
+    if run.returncode not in {0, 1}:  # neither all passed nor some failed: nothing was asked
+        sys.exit(f"{bug.name}\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+    return run.returncode == 1
+
+
+def main() -> None:
+    """Exit status 1 where a bug was not noticed. Arguments: only bugs whose names hold one of them."""
+    wanted = [bug for bug in BUGS if not sys.argv[1:] or any(part in bug.name for part in sys.argv[1:])]
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="cairn-bugs-") as name:
+        shutil.copytree(ROOT / "src" / "cairn", Path(name) / "cairn", ignore=shutil.ignore_patterns("__pycache__"))
+        for bug in wanted:
+            found = caught(bug, Path(name))
+            missed += not found
+            sys.stdout.write(f"{'caught' if found else 'MISSED'}  {bug.name}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(wanted) - missed} of {len(wanted)} bugs caught\n")
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()
