@@ -113,6 +113,29 @@ BUGS = [
         ("float(values.var(ddof=1)) / size if", "float(values.var(ddof=1)) if"),
     ),
     *_bugs(
+        "algo/preference.py",
+        ALGO,
+        ("smoothing * logsigmoid(-beta * margins)", "smoothing * logsigmoid(beta * margins)"),
+        ("(margins - 1 / (2 * beta))", "(margins - 1 / beta)"),
+        ("torch.sigmoid(beta * (baseline - gains))", "torch.sigmoid(beta * (gains - baseline))"),
+    ),
+    *_bugs(
+        "train/preference.py",
+        ("tests/train/test_preference.py",),
+        ("free[::2] - free[1::2]", "free[1::2] - free[::2]"),
+        ("means = free / sides.lengths", "means = free"),
+        ("firsts[2:] + firsts[:2]", "firsts[1:] + firsts[:1]"),
+        ("desirable = torch.arange(sides.count) % 2 == 0", "desirable = torch.arange(sides.count) < sides.count // 2"),
+        ("torch.autograd.grad(costs.mean(), free)", "torch.autograd.grad(costs.sum(), free)"),
+    ),
+    *_bugs(
+        "rollout/pairs.py",
+        ("tests/rollout/test_pairs.py",),
+        ("if m.reward == min(rewards)", "if m.reward < max(rewards)"),
+        ("if shorter is best else", "if shorter is not best else"),
+        ("islice(_pairs(group), limit)", "islice(_pairs(group), len(group.members))"),
+    ),
+    *_bugs(
         "rewards/grounding.py",
         REWARDS,
         ("box.left <= point.x <= right", "box.left < point.x < right"),
@@ -169,6 +192,8 @@ BUGS = [
         ("flat / temperature", "flat"),
         ("self._found.setdefault(one.index, now)", "self._found[one.index] = now"),
         ("(weights * policy_cost(objective, chosen, base))", "policy_cost(objective, chosen, base)"),
+        ("chosen.double() - before.double()", "before.double() - chosen.double()"),
+        ("worth[[e.index for e in part]][own.sequence]", "worth[own.sequence]"),
     ),
     *_bugs(
         "models/batching.py",

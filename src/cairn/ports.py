@@ -12,7 +12,7 @@ from cairn.data.action import Action
 from cairn.data.history import Deed
 from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
 from cairn.data.observation import Box, Observation
-from cairn.data.sample import Batch
+from cairn.data.sample import Batch, Preference
 from cairn.data.task import RolloutPlan, Start, Task, Template
 from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, Trajectory
 
@@ -236,6 +236,10 @@ class Learner(Protocol):
 
     def improve(self, batch: Batch) -> LearnerStep:
         """One policy-gradient step; checks the alignment guard first."""
+        ...
+
+    def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
+        """One step towards the better sides of pairs, away from the other ones; checks the alignment guard first."""
         ...
 
     def save(self, path: Path) -> None:

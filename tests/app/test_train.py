@@ -123,6 +123,14 @@ def test_the_estimator_decides_what_is_learned(
     assert weights(tmp_path / "run") != weights(whole[0])
 
 
+@pytest.mark.parametrize("loss", ["dpo", "ipo", "kto"])
+def test_a_run_can_learn_from_preferences(whole: tuple[Path, RunConfig, Progress], tmp_path: Path, loss: str) -> None:
+    config = recipe(tmp_path, settings=(f"reinforcement.loss={loss}",))
+    asyncio.run(train(request(config, tmp_path / "run")))
+    assert weights(tmp_path / "run", "imitate") == weights(whole[0], "imitate")
+    assert weights(tmp_path / "run") not in {weights(whole[0]), weights(tmp_path / "run", "imitate")}
+
+
 def test_a_correction_that_drops_every_token_teaches_nothing(tmp_path: Path) -> None:
     bounds = ("reinforcement.correction_low=2", "reinforcement.correction_high=3")
     config = recipe(tmp_path, settings=("reinforcement.correction=token_masked", *bounds))

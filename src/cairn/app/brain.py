@@ -7,14 +7,15 @@ from transformers.utils.logging import disable_progress_bar
 
 from cairn.app.bodies import build_body
 from cairn.config.recipe import RunConfig
-from cairn.config.tables import OptimizerOptions
+from cairn.config.tables import OptimizerOptions, ReinforcementOptions
 from cairn.data.ids import PolicyVersion
 from cairn.engines.transformers import TransformersEngine
 from cairn.ports import BlobStore, Codec, Engine, Learner, Sampling
 from cairn.train.guard import Bounds
 from cairn.train.learner import GradientLearner, Settings
-from cairn.train.objective import Objective
+from cairn.train.objective import Loss, Objective
 from cairn.train.optimisation import Optimisation
+from cairn.train.preference import PreferenceLoss, PreferenceObjective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +57,12 @@ def build_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = Non
 
 def _settings(config: RunConfig, *, placeholder_id: int | None) -> Settings:
     learning = config.reinforcement
+    loss, preference = _losses(learning)
     return Settings(
         imitation=_optimisation(config.imitation.optimizer),
         improvement=_optimisation(learning.optimizer),
         objective=Objective(
-            loss=learning.loss,
+            loss=loss,
             dual_clip=learning.dual_clip,
             weight_cap=learning.weight_cap,
             clip_low=learning.clip_low,
@@ -74,11 +76,21 @@ def _settings(config: RunConfig, *, placeholder_id: int | None) -> Settings:
             epochs=learning.epochs,
             minibatches=learning.minibatches,
         ),
+        preference=PreferenceObjective(loss=preference, beta=learning.beta, smoothing=learning.smoothing),
         bounds=Bounds(),
         max_tokens=config.policy.token_budget,
         placeholder_id=placeholder_id,
         seed=config.seed,
     )
+
+
+def _losses(options: ReinforcementOptions) -> tuple[Loss, PreferenceLoss]:
+    """Of `improve` and of `prefer`, of which a run calls one."""
+    match options.loss:
+        case "dpo" | "ipo" | "kto" as preference:
+            return "ppo", preference
+        case loss:
+            return loss, "dpo"
 
 
 def _optimisation(options: OptimizerOptions) -> Optimisation:

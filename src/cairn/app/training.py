@@ -97,6 +97,7 @@ def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks
         advantages=_advantages(learning),
         aggregation=Aggregation(learning.aggregation),
         norm=learning.norm,
+        pairs_per_group=learning.pairs_per_group if learning.prefers else 0,
         whitened=learning.estimator == "reinforce_pp",
         learner=parts.brain.learner,
         engine=parts.brain.engine,

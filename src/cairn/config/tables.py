@@ -128,8 +128,15 @@ class ReinforcementOptions(Table):
     """`trajectory_mean` is M-GRPO's triple mean."""
     norm: float | None = Field(default=None, gt=0)
     """What `seq_mean_token_sum_norm` divides by, such as the longest answer that can be sampled."""
-    loss: Literal["ppo", "gspo", "cispo", "reinforce", "sapo"] = "ppo"
-    """GSPO wants clips of 3e-4 and 4e-4, and `aggregation = "seq_mean_token_mean"`."""
+    loss: Literal["ppo", "gspo", "cispo", "reinforce", "sapo", "dpo", "ipo", "kto"] = "ppo"
+    """GSPO wants clips of 3e-4 and 4e-4, and `aggregation = "seq_mean_token_mean"`. `dpo`, `ipo` and `kto` compare the
+    best with the worst of each group, and know no advantages, clips or corrections."""
+    beta: float = Field(default=0.1, gt=0)
+    """Of `dpo`, `ipo` and `kto`: how strongly the policy at the end of imitation is held on to."""
+    smoothing: float = Field(default=0.0, ge=0, lt=0.5)
+    """Of `dpo`: the share of pairs that are thought to be the wrong way round."""
+    pairs_per_group: int = Field(default=4, ge=1)
+    """Of `dpo`, `ipo` and `kto`."""
     dual_clip: float | None = Field(default=None, gt=1)
     """Of `ppo`: what a failure's ratio counts at most; the field's 3."""
     weight_cap: float = Field(default=5.0, gt=0)
@@ -158,6 +165,11 @@ class ReinforcementOptions(Table):
     format_penalty: float = Field(default=0.0, ge=0)
     """Taken from the reward of a trajectory that ended in a format error."""
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+
+    @property
+    def prefers(self) -> bool:
+        """Whether pairs are compared, rather than advantages spread."""
+        return self.loss in {"dpo", "ipo", "kto"}
 
 
 class TrackOptions(Table):

@@ -50,6 +50,18 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """Two trajectories of one task, or two answers at one state, as their samples; the first is the better one."""
+
+    chosen: tuple[Sample, ...]
+    rejected: tuple[Sample, ...]
+
+    def __post_init__(self) -> None:
+        if not self.chosen or not self.rejected:
+            raise InvariantError("both sides of a preference hold at least one sample")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreditedSample:
     """A sample with what each token is worth; zero where the policy did not sample the token.
 

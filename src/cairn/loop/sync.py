@@ -7,11 +7,12 @@ from typing import TypeVar
 
 from cairn.data import ledger as ledgers
 from cairn.data.ledger import Ledger
-from cairn.data.sample import Aggregation, Batch
+from cairn.data.sample import Aggregation, Batch, Preference
 from cairn.data.trajectory import ScoredGroup
 from cairn.loop import events
 from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
 from cairn.rollout.estimators import AdvantageFn
+from cairn.rollout.pairs import pairs_of
 from cairn.rollout.runner import RolloutRunner
 from cairn.rollout.samples import credit
 
@@ -46,6 +47,7 @@ class SyncLoop:
     replay: Replay = as_they_are
     norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
     whitened: bool = False  # advantages, over all tokens of a batch
+    pairs_per_group: int = 0  # to prefer one of, in the place of a policy gradient; 0: none
 
     async def step(self, number: int, *, rehearsal: Sequence[Batch] = ()) -> LearnerStep | None:
         """One round and one update; None where no group of the round gave a gradient.
@@ -73,13 +75,16 @@ class SyncLoop:
         self.count(ledgers.of_update(used=credited.used, idle=idle, sequences=credited.sequences, samples=samples))
         if credited.batch is None:
             return None
-        step = await undisturbed(asyncio.to_thread(self._update, credited.batch, rehearsal))
+        pairs = pairs_of(credited.used, limit=self.pairs_per_group)
+        if self.pairs_per_group and not pairs:
+            return None
+        step = await undisturbed(asyncio.to_thread(self._update, credited.batch, pairs, rehearsal))
         self.count(ledgers.of_learner(step.seconds))
         await self.engine.update(self.learner.version)
         return step
 
-    def _update(self, batch: Batch, rehearsal: Sequence[Batch]) -> LearnerStep:
-        step = self.learner.improve(batch)
+    def _update(self, batch: Batch, pairs: Sequence[Preference], rehearsal: Sequence[Batch]) -> LearnerStep:
+        step = self.learner.prefer(pairs) if pairs else self.learner.improve(batch)
         for lessons in rehearsal:
             self.learner.imitate(lessons)
         return step

@@ -10,7 +10,7 @@ from jaxtyping import Int32
 from cairn.data.action import Action, Click, Finish, Invalid, Type
 from cairn.data.ids import ElementId, PolicyVersion
 from cairn.data.observation import Observation
-from cairn.data.sample import Batch
+from cairn.data.sample import Batch, Preference
 from cairn.data.trajectory import Completion, Prompt, Trajectory, Turn
 from cairn.ports import LearnerStep, Past, Sampling
 from cairn.testing.faults import Call, Fault, strike
@@ -174,6 +174,7 @@ class ScriptedLearner:
     def __init__(self) -> None:
         self._version = PolicyVersion(0)
         self.batches: list[Batch] = []
+        self.pairs: list[Preference] = []
 
     @property
     def version(self) -> PolicyVersion:
@@ -185,6 +186,10 @@ class ScriptedLearner:
     def improve(self, batch: Batch) -> LearnerStep:
         return self._step(batch)
 
+    def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
+        self.pairs += pairs
+        return self._counted(tokens=0)
+
     def save(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         (path / "version").write_text(str(self._version), encoding="utf-8")
@@ -194,8 +199,11 @@ class ScriptedLearner:
 
     def _step(self, batch: Batch) -> LearnerStep:
         self.batches.append(batch)
+        return self._counted(tokens=batch.num_tokens)
+
+    def _counted(self, *, tokens: int) -> LearnerStep:
         self._version = PolicyVersion(self._version + 1)
-        return replace(_IDLE, version=self._version, trained_tokens=batch.num_tokens)
+        return replace(_IDLE, version=self._version, trained_tokens=tokens)
 
 
 _IDLE = LearnerStep(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cairn.algo import kl, losses
 from cairn.data.ids import PolicyVersion
-from cairn.data.sample import Batch
+from cairn.data.sample import Batch, Preference
 from cairn.models.batching import micro_batches
 from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
@@ -25,6 +25,7 @@ from cairn.train.examples import Example, Tokens, example, tokens
 from cairn.train.guard import Agreement, Bounds, check_sampled, check_shape
 from cairn.train.objective import Objective, correction_weights, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
+from cairn.train.preference import PreferenceObjective, cost_and_slopes, sides_of
 from cairn.train.survey import Survey
 
 
@@ -35,6 +36,7 @@ class Settings:
     imitation: Optimisation
     improvement: Optimisation
     objective: Objective = field(default_factory=Objective)
+    preference: PreferenceObjective = field(default_factory=PreferenceObjective)
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
     placeholder_id: int | None = None  # the token that stands for an image
@@ -116,6 +118,49 @@ class GradientLearner:
             norm, rate = self._optimiser("improve").step()
         during.loss /= self._settings.objective.epochs
         return self._finish(started, before, during, norm=norm, rate=rate)
+
+    def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
+        """A pass that measures both sides, and one in which every token is worth its side's slope of the cost.
+
+        So a pair need not fit into one forward pass, and the gradient is exact.
+        """
+        started = self._clock()
+        sides = sides_of(pairs)
+        check_shape(sides.batch, placeholder_id=self._settings.placeholder_id)
+        check_sampled(sides.batch, version=self._version)
+        if self._reference is None:
+            self._reference = self._policy.copy()
+        survey = self._survey()
+        gains = self._gains(sides.examples, self._reference, survey)
+        survey.agreement.verify()
+        objective = self._settings.preference
+        baseline = 0.0
+        if objective.loss == "kto" and (mismatched := sides.mismatched()):
+            baseline = max(0.0, float(np.mean(self._gains(mismatched, self._reference, None))))
+        survey.loss, slopes = cost_and_slopes(objective, sides.totals(gains), sides, baseline=baseline)
+        worth = slopes.float()[list(sides.of)].to(self._policy.device)  # of every token of each example
+        for part in self._parts(sides.examples):
+            _, chosen = self._score(self._policy, part, temperature=self._settings.objective.temperature)
+            own = tokens(part, self._policy.device)
+            (worth[[e.index for e in part]][own.sequence] * chosen).sum().backward()
+        norm, rate = self._optimiser("improve").step()
+        return self._finish(started, survey, survey, norm=norm, rate=rate)
+
+    @torch.no_grad()
+    def _gains(self, examples: Sequence[Example], reference: Policy, survey: Survey | None) -> list[float]:
+        """By how much each answer is likelier than under `reference`, in nats."""
+        found: dict[int, float] = {}
+        temperature = self._settings.objective.temperature
+        for part in self._parts(examples):
+            own = tokens(part, self._policy.device)
+            log_probs, chosen = self._score(self._policy, part, temperature=temperature)
+            _, before = self._score(reference, part, temperature=temperature)
+            sums = torch.zeros(len(part), dtype=torch.float64, device=chosen.device)
+            sums.index_add_(0, own.sequence, chosen.double() - before.double())
+            found |= zip((e.index for e in part), sums.tolist(), strict=True)
+            if survey is not None:
+                survey.add(part, own, log_probs=log_probs, chosen=chosen)
+        return [found[e.index] for e in examples]
 
     def save(self, path: Path) -> None:
         state.save(path, self._state(), save_processor=self._save_processor)
