@@ -110,6 +110,23 @@ def test_sequences_are_weighed_by_their_product_or_kept_by_their_mean() -> None:
     assert kept.tolist() == pytest.approx([1.0005, 0.9995, 0.0])
 
 
+def test_the_bounds_themselves_are_kept() -> None:
+    assert corrections.token_masked(torch.zeros(1), low=1.0, high=1.0).tolist() == [1.0]
+    assert corrections.sequence_masked(torch.zeros(2), torch.tensor([0, 0]), low=1.0, high=1.0).tolist() == [1.0, 1.0]
+    assert corrections.geometric_mask(torch.zeros(2), torch.tensor([0, 0]), low=1.0, high=1.0).tolist() == [1.0, 1.0]
+
+
+def test_a_long_sequence_is_masked_by_its_product_or_by_its_mean() -> None:
+    log_ratio = torch.log(torch.tensor([1.5, 1.5, 1.5, 2.0]))
+    sequence = torch.tensor([0, 0, 0, 1])
+    by_product = corrections.sequence_masked(log_ratio, sequence, low=0.0, high=3.0)
+    assert by_product.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.0])  # 1.5^3 is beyond 3
+    kept = corrections.sequence_masked(log_ratio, sequence, low=0.0, high=3.5)
+    assert kept.tolist() == pytest.approx([3.375, 3.375, 3.375, 2.0])
+    by_mean = corrections.geometric_mask(log_ratio, sequence, low=0.0, high=1.6)
+    assert by_mean.tolist() == pytest.approx([1.5, 1.5, 1.5, 0.0])
+
+
 def test_equal_weights_count_fully() -> None:
     assert corrections.effective_size(torch.ones(4)) == pytest.approx(4.0)
     assert corrections.effective_size(torch.tensor([1.0, 0.0])) == pytest.approx(1.0)
