@@ -168,7 +168,6 @@ BUGS = [
         ("        and after.prompt.images[: len(before.prompt.images)] == before.prompt.images\n", ""),
         ("seen = turn.prompt.token_ids.shape[0] + done.token_ids.shape[0]", "seen = turn.prompt.token_ids.shape[0]"),
         ("images=run[-1].prompt.images", "images=run[0].prompt.images"),
-        ("if RULES[member.outcome].in_loss:", "if True:"),
         ("row.advantages[piece.turn]", "row.advantages[0] + 0 * piece.turn"),
         ("advantages.clip(max=0.0)", "advantages.clip(min=0.0)"),
         ("np.repeat(row.advantages, n) for row, n", "row.advantages for row, _"),

@@ -77,6 +77,15 @@ def test_shorter_is_better_for_right_answers_and_worse_for_wrong_ones(group: lis
                 assert reward <= other
 
 
+def test_the_more_answers_are_right_the_nearer_the_budget_is_to_their_length() -> None:
+    one_of_four = shaping.length_budget([60, 200, 100, 200], [True, False, False, False])  # a budget of 165
+    assert one_of_four == pytest.approx([0.5 + 0.5 * 105 / 165, -0.1, 0.9 * (-65 / 165) - 0.1, -0.1])
+
+
+def test_a_right_answer_earns_something_however_long_it_is() -> None:
+    assert shaping.length_budget([10, 10, 400], [True] * 3)[2] == pytest.approx(0.1)  # a budget of 140
+
+
 def test_a_group_has_lengths_and_verdicts() -> None:
     for lengths, correct in (([], []), ([1], [])):
         with pytest.raises(ValueError, match="for each answer"):

@@ -157,6 +157,29 @@ def test_several_epochs_and_minibatches_take_as_many_steps_and_measure_before_th
     assert_same(trained, again)
 
 
+def test_a_minibatch_has_a_gradient_as_large_as_the_whole_batchs() -> None:
+    still = replace(SETTINGS, improvement=Optimisation(learning_rate=1e-9))
+    one = credited(prompt(6), [10, 11], policy=policy(), credit=0.5)
+    whole = learner(settings=still).improve(Batch(samples=(one, one)))
+    parts = learner(settings=replace(still, objective=Objective(minibatches=2))).improve(Batch(samples=(one, one)))
+    assert parts.grad_norm == pytest.approx(whole.grad_norm, rel=1e-4)
+
+
+def test_log_probabilities_are_those_of_the_tempered_distribution_that_was_sampled() -> None:
+    before = policy()
+    plain = credited(prompt(6), [10, 11], policy=before, credit=1)
+    ids = plain.sample.token_ids
+    with torch.no_grad():
+        tempered = (flat_logprobs(before, ids) / 2).log_softmax(-1)
+    chosen = tempered.gather(-1, torch.from_numpy(ids[1:, None]).long())[:, 0].numpy()
+    logprobs = np.where(plain.sample.loss_mask, np.concatenate([[0], chosen]), 0).astype(np.float32)
+    data = Batch(samples=(replace(plain, sample=replace(plain.sample, logprobs=logprobs)),))
+    step = learner(settings=replace(SETTINGS, objective=Objective(temperature=2.0))).improve(data)
+    assert step.mismatch_max < 1e-4
+    with pytest.raises(InvariantError, match="disagree"):
+        learner().improve(data)
+
+
 def from_another(answer: list[int], *, factor: float, before: Policy, credit: float = 1.0) -> CreditedSample:
     """As sampled by an engine that gave each token 1 / `factor` of the probability that the learner gives it."""
     found = credited(prompt(6), answer, policy=before, credit=credit)

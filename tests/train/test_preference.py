@@ -10,7 +10,7 @@ import torch
 from cairn.data.sample import Preference, Sample
 from cairn.models.policy import Policy
 from cairn.train.learner import GradientLearner
-from cairn.train.preference import PreferenceLoss, PreferenceObjective, sides_of
+from cairn.train.preference import PreferenceLoss, PreferenceObjective, cost_and_slopes, sides_of
 from tiny_policy import credited, flat_logprobs, policy, prompt
 from train.test_learner import SETTINGS, assert_same, learner, logprob
 
@@ -102,6 +102,20 @@ def test_at_the_reference_every_cost_is_known() -> None:
     assert preferring("dpo").prefer(one).loss == pytest.approx(np.log(2), rel=1e-5)
     assert preferring("ipo").prefer(one).loss == pytest.approx(25.0, rel=1e-4)
     assert preferring("kto").prefer(one).loss == pytest.approx(0.5, rel=1e-5)
+
+
+def test_every_side_has_its_own_slope() -> None:
+    sides = sides_of(pairs(policy()))  # of 3, 2, 1 and 4 sampled tokens
+    ipo = PreferenceObjective(loss="ipo", beta=0.1)
+    cost, slopes = cost_and_slopes(ipo, torch.tensor([3.0, 2.0, 3.0, 4.0]).double(), sides, baseline=0.0)
+    assert cost == pytest.approx((25 + 9) / 2)  # means of tokens differ by 0 and by 2
+    assert slopes.tolist() == pytest.approx([-5 / 3, 5 / 2, -3, 3 / 4])
+    kto = PreferenceObjective(loss="kto", beta=0.1)
+    cost, slopes = cost_and_slopes(kto, torch.tensor([10.0, -10.0, 20.0, -20.0]).double(), sides, baseline=0.0)
+    one, two = 1 / (1 + np.exp(-1)), 1 / (1 + np.exp(-2))
+    assert cost == pytest.approx(1 - (one + two) / 2)
+    each = [0.1 / 4 * s * (1 - s) for s in (one, two)]
+    assert slopes.tolist() == pytest.approx([-each[0], each[0], -each[1], each[1]])
 
 
 def test_ktos_baseline_is_the_gain_of_answers_to_other_prompts() -> None:
