@@ -89,7 +89,7 @@ BUGS = [
     *_bugs(
         "algo/returns.py",
         ALGO,
-        ("np.sqrt(chosen.var() + _EPSILON)", "(chosen.var() + _EPSILON)"),
+        ("np.sqrt(values.var() + _EPSILON)", "(values.var() + _EPSILON)"),
         ("np.where(mask, scaled, 0.0)", "scaled"),
         ("float(rewards[step]) + gamma * total", "float(rewards[step]) + total"),
         ("delta + gamma * lam * advantage", "delta + lam * advantage"),
@@ -170,7 +170,7 @@ BUGS = [
         ("images=run[-1].prompt.images", "images=run[0].prompt.images"),
         ("row.advantages[piece.turn]", "row.advantages[0] + 0 * piece.turn"),
         ("advantages.clip(max=0.0)", "advantages.clip(min=0.0)"),
-        ("np.repeat(row.advantages, n) for row, n", "row.advantages for row, _"),
+        ("row.advantages[piece.turn[piece.turn >= 0]] for row", "row.advantages for row"),
     ),
     *_bugs(
         "rollout/estimators.py",

@@ -125,8 +125,12 @@ def test_the_estimator_decides_what_is_learned(
 
 @pytest.mark.parametrize("loss", ["dpo", "ipo", "kto"])
 def test_a_run_can_learn_from_preferences(whole: tuple[Path, RunConfig, Progress], tmp_path: Path, loss: str) -> None:
-    config = recipe(tmp_path, settings=(f"reinforcement.loss={loss}",))
+    config = recipe(tmp_path, settings=(f"reinforcement.loss={loss}", "reinforcement.pairs_per_group=1"))
     asyncio.run(train(request(config, tmp_path / "run")))
+    ledger = open_run(tmp_path / "run").ledger
+    assert ledger.total(Quantity.SAMPLES_IN_UPDATES) == ledger.total(Quantity.SEQUENCES_IN_UPDATES)
+    groups, samples = ledger.total(Quantity.GROUPS_IN_UPDATES), ledger.total(Quantity.SAMPLES_IN_UPDATES)
+    assert 0 < 2 * groups <= samples <= 4 * groups  # a pair of each, whose sides take one turn or two
     assert weights(tmp_path / "run", "imitate") == weights(whole[0], "imitate")
     assert weights(tmp_path / "run") not in {weights(whole[0]), weights(tmp_path / "run", "imitate")}
 

@@ -170,6 +170,30 @@ def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
         (("policy.model=smollm2",), 'choose "text" or "thinking"'),
         (("seed=99999999999999999999",), "seed"),
         (("reinforcment.group_size=4",), "did you mean 'reinforcement'?"),
+        (("reinforcement.estimator=reinforce_pp",), "needs reinforcement.negative_scale = 1"),
+        (("reinforcement.correction_low=1",), "bounds without reinforcement.correction"),
+        (
+            (
+                "reinforcement.correction=token_masked",
+                "reinforcement.correction_low=3",
+                "reinforcement.correction_high=2",
+            ),
+            "correction_low must not be above",
+        ),
+        *[
+            (
+                ("reinforcement.loss=dpo", f"reinforcement.{setting}"),
+                f'"dpo" knows no reinforcement.{setting.partition("=")[0]}',
+            )
+            for setting in (
+                "kl=0.1",
+                "entropy=0.1",
+                "epochs=2",
+                "minibatches=2",
+                "correction=token_masked",
+                "dual_clip=3",
+            )
+        ],
     ],
 )
 def test_what_does_not_go_together_is_refused_before_there_is_a_directory(

@@ -14,8 +14,14 @@ def whiten(values: Float64[np.ndarray, " N"], mask: Bool[np.ndarray, " N"] | Non
     chosen = values if mask is None else values[mask]
     if not chosen.size:
         return np.zeros_like(values)
-    scaled = (values - chosen.mean()) / np.sqrt(chosen.var() + _EPSILON)
+    centre, spread = moments(chosen)
+    scaled = (values - centre) / spread
     return scaled if mask is None else np.where(mask, scaled, 0.0)
+
+
+def moments(values: Float64[np.ndarray, " N"]) -> tuple[float, float]:
+    """Mean and sqrt(var + 1e-8) of at least one value: what whitening takes off, and divides by."""
+    return float(values.mean()), float(np.sqrt(values.var() + _EPSILON))
 
 
 def discounted(rewards: Float64[np.ndarray, " T"], *, gamma: float) -> Float64[np.ndarray, " T"]:

@@ -65,10 +65,9 @@ class RunConfig(Table):
             raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs snapshots.store, such as "auto"')
         if self.adaptive.lenient and self.snapshots.store == "none":
             raise ValueError('adaptive.lenient needs snapshots.store, such as "auto"')
-        if self.reinforcement.estimator == "reinforce_pp" and self.reinforcement.negative_scale != 1:
-            raise ValueError('reinforcement.estimator = "reinforce_pp" needs reinforcement.negative_scale = 1')
         self.policy.check()
         self.demonstrations.check()
+        self.reinforcement.check()
         return self
 
 

@@ -171,6 +171,26 @@ class ReinforcementOptions(Table):
         """Whether pairs are compared, rather than advantages spread."""
         return self.loss in {"dpo", "ipo", "kto"}
 
+    def check(self) -> None:
+        """Raise a `ValueError` where keys do not go together, or one would be passed over in silence."""
+        if self.estimator == "reinforce_pp" and self.negative_scale != 1:
+            raise ValueError('reinforcement.estimator = "reinforce_pp" needs reinforcement.negative_scale = 1')
+        low, high = self.correction_low, self.correction_high
+        if self.correction == "none" and not low is high is None:
+            raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
+        if low is not None and high is not None and low > high:
+            raise ValueError("reinforcement.correction_low must not be above reinforcement.correction_high")
+        for name, wanted in (
+            ("kl", self.kl > 0),
+            ("entropy", self.entropy > 0),
+            ("epochs", self.epochs > 1),
+            ("minibatches", self.minibatches > 1),
+            ("correction", self.correction != "none"),
+            ("dual_clip", self.dual_clip is not None),
+        ):
+            if wanted and self.prefers:
+                raise ValueError(f'reinforcement.loss = "{self.loss}" knows no reinforcement.{name}: leave it out')
+
 
 class TrackOptions(Table):
     """Training tasks that are learned over and over; where `adaptive` starts rollouts on their experts' ways."""

@@ -71,12 +71,12 @@ class SyncLoop:
         seconds = self.clock.now() - started
         self.events.emit(events.round_done(number, groups, seconds=seconds, informative=len(credited.used)))
         idle = [(dropped.group, dropped.why) for dropped in credited.dropped]
-        samples = len(credited.batch.samples) if credited.batch else 0
-        self.count(ledgers.of_update(used=credited.used, idle=idle, sequences=credited.sequences, samples=samples))
-        if credited.batch is None:
-            return None
+        samples, sequences = len(credited.batch.samples) if credited.batch else 0, credited.sequences
         pairs = pairs_of(credited.used, limit=self.pairs_per_group)
-        if self.pairs_per_group and not pairs:
+        if self.pairs_per_group:
+            samples = sequences = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
+        self.count(ledgers.of_update(used=credited.used, idle=idle, sequences=sequences, samples=samples))
+        if credited.batch is None or not samples:
             return None
         step = await undisturbed(asyncio.to_thread(self._update, credited.batch, pairs, rehearsal))
         self.count(ledgers.of_learner(step.seconds))

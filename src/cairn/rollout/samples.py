@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float32, Float64, Int32
 
-from cairn.algo.returns import whiten
+from cairn.algo.returns import moments
 from cairn.data.ids import ImageId
 from cairn.data.sample import Aggregation, Batch, CreditedSample, NoGradient, Sample
 from cairn.data.trajectory import RULES, Outcome, ScoredGroup, ScoredTrajectory, Trajectory, Turn
@@ -171,20 +171,9 @@ class _Row:
 
 
 def _whitened(rows: Sequence[_Row]) -> list[_Row]:
-    tokens = [np.bincount(_turns(row), minlength=row.advantages.shape[0]) for row in rows]
-    worth = whiten(np.concatenate([np.repeat(row.advantages, n) for row, n in zip(rows, tokens, strict=True)]))
-    found: list[_Row] = []
-    for row, counts in zip(rows, tokens, strict=True):
-        own, worth = worth[: counts.sum()], worth[counts.sum() :]
-        firsts = np.cumsum(counts) - counts
-        found.append(replace(row, advantages=np.where(counts > 0, own[firsts.clip(max=own.shape[0] - 1)], 0.0)))
-    return found
-
-
-def _turns(row: _Row) -> Int32[np.ndarray, " T"]:
-    """The turn of each of its sampled tokens."""
-    turn = np.concatenate([np.zeros(0, np.int32), *(piece.turn for piece in row.pieces)])
-    return turn[turn >= 0]
+    tokens = [row.advantages[piece.turn[piece.turn >= 0]] for row in rows for piece in row.pieces]
+    centre, spread = moments(np.concatenate(tokens))
+    return [replace(row, advantages=(row.advantages - centre) / spread) for row in rows]
 
 
 _Weigher: TypeAlias = Callable[[_Piece], Float64[np.ndarray, " L"]]
