@@ -160,6 +160,9 @@ def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
     refused(cairn("eval", tmp_path / "r", "--checkpoint", "reinforced"), "checkpoints/reinforced", status=2)
 
 
+PREFERS = ("reinforcement.loss=dpo", "reinforcement.epochs=1", "reinforcement.minibatches=1")
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -173,25 +176,18 @@ def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
         (("reinforcement.estimator=reinforce_pp",), "needs reinforcement.negative_scale = 1"),
         (("reinforcement.correction_low=1",), "bounds without reinforcement.correction"),
         (
-            (
-                "reinforcement.correction=token_masked",
-                "reinforcement.correction_low=3",
-                "reinforcement.correction_high=2",
-            ),
+            ("reinforcement.correction=token_masked", *(f"reinforcement.correction_{n}" for n in ("low=3", "high=2"))),
             "correction_low must not be above",
         ),
         *[
-            (
-                ("reinforcement.loss=dpo", f"reinforcement.{setting}"),
-                f'"dpo" knows no reinforcement.{setting.partition("=")[0]}',
-            )
-            for setting in (
-                "kl=0.1",
-                "entropy=0.1",
-                "epochs=2",
-                "minibatches=2",
-                "correction=token_masked",
-                "dual_clip=3",
+            ((*PREFERS, f"reinforcement.{name}={value}"), f'"dpo" knows no reinforcement.{name}')
+            for name, value in (
+                ("kl", 0.1),
+                ("entropy", 0.1),
+                ("epochs", 2),
+                ("minibatches", 2),
+                ("correction", "token_masked"),
+                ("dual_clip", 3),
             )
         ],
     ],
