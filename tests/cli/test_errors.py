@@ -180,7 +180,7 @@ PREFERS = ("reinforcement.loss=dpo", "reinforcement.epochs=1", "reinforcement.mi
             "correction_low must not be above",
         ),
         *[
-            ((*PREFERS, f"reinforcement.{name}={value}"), f'"dpo" knows no reinforcement.{name}')
+            ((*PREFERS, f"reinforcement.{name}={value}"), f'"dpo" needs reinforcement.{name}')
             for name, value in (
                 ("kl", 0.1),
                 ("entropy", 0.1),

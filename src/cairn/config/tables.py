@@ -180,16 +180,16 @@ class ReinforcementOptions(Table):
             raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
         if low is not None and high is not None and low > high:
             raise ValueError("reinforcement.correction_low must not be above reinforcement.correction_high")
-        for name, wanted in (
-            ("kl", self.kl > 0),
-            ("entropy", self.entropy > 0),
-            ("epochs", self.epochs > 1),
-            ("minibatches", self.minibatches > 1),
-            ("correction", self.correction != "none"),
-            ("dual_clip", self.dual_clip is not None),
+        for unheard, wanted in (
+            ("kl = 0", self.kl > 0),
+            ("entropy = 0", self.entropy > 0),
+            ("epochs = 1", self.epochs > 1),
+            ("minibatches = 1", self.minibatches > 1),
+            ('correction = "none"', self.correction != "none"),
+            ("dual_clip unset", self.dual_clip is not None),
         ):
             if wanted and self.prefers:
-                raise ValueError(f'reinforcement.loss = "{self.loss}" knows no reinforcement.{name}: leave it out')
+                raise ValueError(f'reinforcement.loss = "{self.loss}" needs reinforcement.{unheard}')
 
 
 class TrackOptions(Table):
