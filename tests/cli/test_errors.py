@@ -209,3 +209,9 @@ def test_a_damaged_model_is_named(tmp_path: Path) -> None:
 
 def test_experts_that_are_not_there_are_named() -> None:
     refused(cairn("bench", "experts", "--task", "nope"), "no expert for nope", status=2)
+
+
+def test_a_run_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = cairn("train", "quickstart", "--quiet", "--out", tmp_path / "file", *sets(*SCRIPTED))
+    refused(result, f"{tmp_path}/file is no folder", status=3)
