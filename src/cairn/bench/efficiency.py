@@ -69,10 +69,11 @@ class Row:
 def run_efficiency(options: EfficiencyOptions, *, progress: Callable[[str], None] = lambda _: None) -> Path:
     """Run what is missing, and write the table of everything; its path."""
     base = _base(options, progress)
+    start = _measured(base, options, progress)
     rows: list[Row] = []
     for seed in range(options.seeds):
         for method in options.methods:
-            rows += _rows(method, seed, base, options, progress)
+            rows += _rows(method, seed, base, start, options, progress)
             write_rows(rows, table_of(options.results, options.suite))
     return table_of(options.results, options.suite)
 
@@ -94,40 +95,66 @@ def _base(options: EfficiencyOptions, progress: Callable[[str], None]) -> Path:
     return policy
 
 
+def _measured(base: Path, options: EfficiencyOptions, progress: Callable[[str], None]) -> Mark:
+    """What every race starts with; once for all of them."""
+    folder = options.work / "start"
+    done = finished(folder)
+    if done is None:
+        progress("the base policy is measured")
+        config = _config(Method.VANILLA, 0, base, options)
+        done = asyncio.run(run_race(config, folder, replace(options.budget, updates=0), progress=progress))
+    return done.marks[0]
+
+
 def _rows(
-    method: Method, seed: int, base: Path, options: EfficiencyOptions, progress: Callable[[str], None]
+    method: Method,
+    seed: int,
+    base: Path,
+    start: Mark,
+    options: EfficiencyOptions,
+    progress: Callable[[str], None],
 ) -> list[Row]:
     def told(what: str) -> None:
         progress(f"{method}, seed {seed}: {what}")
 
     if method is not Method.BOTH:
-        race = _race(method, seed, base, options, told)
+        race = _race(method, seed, base, start, options, told)
         return [Row(method=method, seed=seed, mark=mark) for mark in race.marks]
-    local = _race(Method.STAGE1, seed, base, options, told)
-    start = best_policy(_folder(Method.STAGE1, seed, options))
-    race = _race(Method.BOTH, seed, start, options, told)
+    local = _race(Method.STAGE1, seed, base, start, options, told)
+    best = best_policy(_folder(Method.STAGE1, seed, options))
+    race = _race(Method.BOTH, seed, best, None, options, told)
     before = max(local.marks, key=lambda mark: mark.train_avg)
     return [
         Row(method=method, seed=seed, mark=replace(mark, samples=mark.samples + before.samples)) for mark in race.marks
     ]
 
 
-def _race(method: Method, seed: int, start: Path, options: EfficiencyOptions, progress: Callable[[str], None]) -> Race:
+def _race(
+    method: Method,
+    seed: int,
+    policy: Path,
+    start: Mark | None,
+    options: EfficiencyOptions,
+    progress: Callable[[str], None],
+) -> Race:
     folder = _folder(method, seed, options)
     done = finished(folder)
     if done is not None:
         return done
     budget = options.local if method in _SIGNALS else options.budget
-    return asyncio.run(run_race(_config(method, seed, start, options), folder, budget, progress=progress))
+    return asyncio.run(run_race(_config(method, seed, policy, options), folder, budget, start=start, progress=progress))
 
 
 def _folder(method: Method, seed: int, options: EfficiencyOptions) -> Path:
     return options.work / f"{method}-{seed}"
 
 
-def _config(method: Method, seed: int, start: Path, options: EfficiencyOptions) -> RunConfig:
-    """The recipe, but for where rollouts start and end."""
-    same = (f"seed={seed}", f'policy.start="{start}"', "imitation.updates=0")
+def _config(method: Method, seed: int, policy: Path, options: EfficiencyOptions) -> RunConfig:
+    """The recipe, but for where rollouts start and end.
+
+    Without rehearsal: it would give the most imitation to methods of many small updates.
+    """
+    same = (f"seed={seed}", f'policy.start="{policy}"', "imitation.updates=0", "reinforcement.rehearsal=0")
     match method:
         case Method.VANILLA:
             own = ("reinforcement.scheduler=tasks", "snapshots.store=none")

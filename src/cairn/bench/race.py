@@ -86,13 +86,24 @@ def best_policy(folder: Path) -> Path:
 
 
 async def run_race(
-    config: RunConfig, folder: Path, budget: RaceBudget, *, progress: Callable[[str], None] = lambda _: None
+    config: RunConfig,
+    folder: Path,
+    budget: RaceBudget,
+    *,
+    start: Mark | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Race:
-    """Train to the budget, or go on with what was begun in the folder. Cancelled, it can be run again."""
+    """Train to the budget, or go on with what was begun in the folder. Cancelled, it can be run again.
+
+    `start` is what the policy that it begins with was measured as, where that is known. A budget of no updates measures
+    it.
+    """
     begun = (folder / "run.json").exists()
     request = TrainRequest(config=config, folder=folder, resume=begun, control=False, tensorboard=False)
     async with opened(request) as parts:
         racer = await _Racer.ready(config, parts, budget, progress)
+        if start is not None and not racer.race.marks:
+            racer.keep(start)
         return await racer.run()
 
 
@@ -135,6 +146,7 @@ class _Racer:
         await self.loop.engine.update(self.loop.learner.version)
         if not self.race.marks:
             await self._measure(held_out=True)
+            self._save(done=self._ended())
         while not self.race.done:
             await self._step()
             ended = self._ended()
@@ -188,11 +200,15 @@ class _Racer:
                 held_low=success.low,
                 held_high=success.high,
             )
+        self.keep(mark)
+        self.progress(f"{mark.steps} steps, {mark.samples} samples: train Avg@{tries} {mark.train_avg:.3f}")
+
+    def keep(self, mark: Mark) -> None:
+        """What the present policy was measured as."""
         if mark.train_avg > self.race.best:
             self.loop.learner.save(self.parts.run.path / "checkpoints" / _BEST)
             self.race = replace(self.race, best=mark.train_avg)
         self.race = replace(self.race, marks=(*self.race.marks, mark))
-        self.progress(f"{mark.steps} steps, {mark.samples} samples: train Avg@{tries} {mark.train_avg:.3f}")
 
     def _save(self, *, done: bool) -> None:
         self.loop.learner.save(self.parts.run.path / "checkpoints" / _LATEST)

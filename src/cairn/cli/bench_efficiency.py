@@ -23,8 +23,8 @@ def efficiency(
         "vanilla,arpo,stage1,hybrid,stage1+hybrid"
     ),
     seeds: Annotated[int, typer.Option(min=1)] = 3,
-    steps: Annotated[int, typer.Option(min=1, help="Environment steps of each race.")] = 12_000,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Of each race at most.")] = 9.0,
+    steps: Annotated[int, typer.Option(min=1, help="Environment steps of each race.")] = 6_000,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Of each race at most.")] = 15.0,
     local_updates: Annotated[int, typer.Option(min=1, help="Of `stage1` and its like.")] = 60,
     work: Annotated[Path, typer.Option(help="Where the runs lie; what is finished there is not run again.")] = Path(
         "runs/efficiency"
@@ -69,7 +69,7 @@ def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> 
     unknown = [name for name in wanted.methods if name not in set(Method)]
     if unknown:
         raise ConfigError(f"there is no method {unknown[0]!r}: choose of {', '.join(Method)}")
-    budget = RaceBudget(steps=steps, minutes=minutes, updates=10_000, every_steps=max(1, steps // 12), every_updates=25)
+    budget = RaceBudget(steps=steps, minutes=minutes, updates=10_000, every_steps=max(1, steps // 8), every_updates=40)
     options = EfficiencyOptions(
         suite=wanted.suite,
         recipe=find(wanted.suite),

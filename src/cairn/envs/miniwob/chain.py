@@ -20,12 +20,12 @@ from cairn.ports import Step
 
 NAME = "miniwob-chain"
 CHAINS: tuple[tuple[str, ...], ...] = (
-    ("login-user", "click-checkboxes", "enter-text", "click-dialog-2"),
-    ("enter-password", "click-tab-2", "login-user", "click-option"),
-    ("click-checkboxes-large", "enter-text-dynamic", "click-button"),
-    ("form-sequence-2", "login-user", "click-collapsible"),
-    ("click-checkboxes-soft", "enter-password", "click-tab", "enter-text"),
-    ("login-user", "click-collapsible-2", "click-option", "enter-date"),
+    ("login-user", "enter-password", "click-collapsible"),
+    ("enter-password", "enter-text", "login-user"),
+    ("login-user-popup", "enter-text", "click-dialog", "enter-text-dynamic"),
+    ("enter-text", "login-user", "click-dialog", "enter-text-dynamic"),
+    ("form-sequence-2", "enter-password", "enter-text"),
+    ("click-collapsible", "login-user", "enter-password"),
 )
 _TURNS_PER_TASK = 12
 _PLUS = "+"
