@@ -76,7 +76,7 @@ async def test_tasks_are_surveyed_estimated_and_learned_from_the_states_on_their
     assert ledger.total(Quantity.RESTORES) == restores
     assert ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=Purpose.REESTIMATE) > 0
     assert {type(g.plan.start) for g in learned if g.plan.purpose is Purpose.TRAIN} <= {Recorded, FromSnapshot, Root}
-    picture = draw_starts(tmp_path / "run", read(tmp_path / "run" / PROGRESS), title="run")
+    picture = draw_starts(tmp_path / "run", read(tmp_path / "run" / PROGRESS).scheduler, title="run")
     assert picture is not None
     assert picture.read_bytes().startswith(b"\x89PNG")
 

@@ -41,7 +41,19 @@ max_turns = 3
 per_template = 1
 """
 )
-MARK = Mark(update=0, steps=0, samples=0, restores=0, minutes=0.0, train_avg=0.0, train_pass=0.0)
+MARK = Mark(
+    update=0,
+    steps=0,
+    samples=0,
+    restores=0,
+    minutes=0.0,
+    train_avg=0.0,
+    train_low=0.0,
+    train_high=0.1,
+    train_pass=0.0,
+    train_pass_low=0.0,
+    train_pass_high=0.1,
+)
 
 
 def options(folder: Path, *methods: Method) -> EfficiencyOptions:

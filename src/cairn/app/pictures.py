@@ -31,12 +31,15 @@ def draw(folder: Path, progress: Progress, *, title: str) -> Path:
     return path
 
 
-def draw_starts(folder: Path, progress: Progress, *, title: str) -> Path | None:
-    """Draw where an adaptive run's rollouts started; the path of the PNG, None where the run was of another kind."""
-    if "scores" not in progress.scheduler or "tasks" not in progress.scheduler:
+def draw_starts(folder: Path, scheduler: Mapping[str, object], *, title: str) -> Path | None:
+    """Draw where an adaptive run's rollouts started; the path of the PNG, None where the run was of another kind.
+
+    `scheduler` is its state.
+    """
+    if "scores" not in scheduler or "tasks" not in scheduler:
         return None
     path = folder / STARTS
-    draw_adaptive(_slices(open_run(folder)), _tasks(progress.scheduler), path, title=title)
+    draw_adaptive(_slices(open_run(folder)), _tasks(scheduler), path, title=title)
     return path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from cairn.app.pictures import draw_starts
 from cairn.app.run import TrainRequest, train
 from cairn.bench.race import Mark, Race, RaceBudget, best_policy, finished, run_race
 from cairn.config import recipe as configuration
@@ -142,7 +143,9 @@ def _race(
     if done is not None:
         return done
     budget = options.local if method in _SIGNALS else options.budget
-    return asyncio.run(run_race(_config(method, seed, policy, options), folder, budget, start=start, progress=progress))
+    race = asyncio.run(run_race(_config(method, seed, policy, options), folder, budget, start=start, progress=progress))
+    draw_starts(folder, race.scheduler, title=f"{options.suite}: {method}, seed {seed}")
+    return race
 
 
 def _folder(method: Method, seed: int, options: EfficiencyOptions) -> Path:
@@ -155,13 +158,16 @@ def _config(method: Method, seed: int, policy: Path, options: EfficiencyOptions)
     Without rehearsal: it would give the most imitation to methods of many small updates.
     """
     same = (f"seed={seed}", f'policy.start="{policy}"', "imitation.updates=0", "reinforcement.rehearsal=0")
+    recipe = configuration.load(options.recipe, same)
+    # what is compared are interactions: a store that repeats them, as `auto` does in the last resort, would add some
+    store = ("snapshots.store=criu",) if recipe.snapshots.store == "auto" else ()
     match method:
         case Method.VANILLA:
             own = ("reinforcement.scheduler=tasks", "snapshots.store=none")
         case Method.ARPO:
             own = ("reinforcement.scheduler=tasks", "snapshots.store=none", "replay.capacity=8")
         case Method.HYBRID | Method.BOTH:
-            own = ("reinforcement.scheduler=adaptive",)
+            own = ("reinforcement.scheduler=adaptive", *store)
         case _:
             own = ("reinforcement.scheduler=pivots", "snapshots.store=none", f"adaptive.signal={_SIGNALS[method]}")
     return configuration.load(options.recipe, (*same, *own))

@@ -48,12 +48,18 @@ class Mark:
     samples: int
     restores: int
     minutes: float
-    train_avg: float
+    train_avg: float  # the limits are those of 95 % intervals, tasks being the units
+    train_low: float
+    train_high: float
     train_pass: float
+    train_pass_low: float
+    train_pass_high: float
     held_avg: float | None = None  # at the ends alone
-    held_pass: float | None = None
     held_low: float | None = None
     held_high: float | None = None
+    held_pass: float | None = None
+    held_pass_low: float | None = None
+    held_pass_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +184,7 @@ class _Racer:
         own = await self.evaluator.run(
             templates, split=Split.TRAIN, per_template=self.train_tasks, tries=tries, greedy=False
         )
-        ledger = self.parts.run.ledger
+        ledger, solved = self.parts.run.ledger, own.pass_at(tries)
         mark = Mark(
             update=self.race.update,
             steps=steps_of(ledger),
@@ -186,19 +192,25 @@ class _Racer:
             restores=int(ledger.total(Quantity.RESTORES)),
             minutes=self.race.seconds / 60,
             train_avg=own.success.mean,
-            train_pass=own.pass_at(tries).mean,
+            train_low=own.success.low,
+            train_high=own.success.high,
+            train_pass=solved.mean,
+            train_pass_low=solved.low,
+            train_pass_high=solved.high,
         )
         if held_out:
             other = await self.evaluator.run(
                 templates, split=Split.HELD_OUT, per_template=self.held_out_tasks, tries=tries, greedy=False
             )
-            success = other.success
+            success, solved = other.success, other.pass_at(tries)
             mark = replace(
                 mark,
                 held_avg=success.mean,
-                held_pass=other.pass_at(tries).mean,
                 held_low=success.low,
                 held_high=success.high,
+                held_pass=solved.mean,
+                held_pass_low=solved.low,
+                held_pass_high=solved.high,
             )
         self.keep(mark)
         self.progress(f"{mark.steps} steps, {mark.samples} samples: train Avg@{tries} {mark.train_avg:.3f}")

@@ -67,7 +67,7 @@ def train(
                 )
                 raise typer.Exit(STOPPED) from None
         curve = draw(folder, progress, title=f"{recipe}, seed {config.seed}")
-        starts = draw_starts(folder, progress, title=f"{recipe}, seed {config.seed}")
+        starts = draw_starts(folder, progress.scheduler, title=f"{recipe}, seed {config.seed}")
         write_csv(folder / "evaluations.csv", [(config.seed, progress)])
         summary = summarise(progress)
         if not quiet:
