@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from cairn.bench.efficiency import EfficiencyOptions, Method, Row, read_rows, run_efficiency, table_of, write_rows
-from cairn.bench.efficiency_report import efficiency_json, standings
+from cairn.bench.efficiency_curves import curve
+from cairn.bench.efficiency_report import draw_methods, efficiency_json, samples_spent, standings, steps_spent
 from cairn.bench.race import Mark, RaceBudget
 from cairn.errors import ConfigError
 from scripted_recipe import SCRIPTED
@@ -107,11 +109,41 @@ def test_a_method_is_compared_where_it_came_to_what_vanilla_came_to_in_the_end(t
     write_rows(rows, tmp_path / "t.csv")
     vanilla, both, arpo = standings(read_rows(tmp_path / "t.csv"))
     assert (vanilla.steps_vs_vanilla, vanilla.held_delta) == (1.0, 0.0)
-    assert (both.steps_vs_vanilla, both.samples_vs_vanilla) == (0.3, 0.45)
+    assert both.steps_vs_vanilla == pytest.approx(0.25, abs=0.01)  # half of the way from 200 to 300 steps
+    assert both.samples_vs_vanilla == pytest.approx(0.425, abs=0.01)
     assert both.held_delta == pytest.approx(0.1)
     assert (arpo.reached, arpo.steps_vs_vanilla) == (0, None)
     told = json.loads(efficiency_json([("miniwob-long", (vanilla, both)), ("miniwob-chain", (vanilla, both))]))
-    assert told["steps_vs_vanilla"] == told["chain_steps_vs_vanilla"] == 0.3
+    assert told["steps_vs_vanilla"] == told["chain_steps_vs_vanilla"] == both.steps_vs_vanilla
+
+
+def test_curves_are_means_over_seeds_between_their_marks() -> None:
+    races = [
+        [row.mark for row in race(Method.HYBRID, (0, 0, 0.2), (100, 10, 0.4))],
+        [row.mark for row in race(Method.HYBRID, (0, 0, 0.4), (50, 5, 0.8), (200, 20, 0.8))],
+    ]
+    found = curve(races, steps_spent)
+    assert (found.spent[0], found.spent[-1]) == (0.0, 100.0)  # as far as both went
+    half = len(found.spent) // 2
+    assert (found.spent[half], found.mean[half]) == (50.0, pytest.approx(0.55))
+    assert found.margin[half] == pytest.approx(12.706 * 0.25, abs=0.01)  # half the difference, and t of one degree
+    assert found.reached(0.3) == 0.0
+    assert found.reached(0.55) == pytest.approx(50.0)
+    assert found.reached(0.7) is None
+
+
+def test_what_executes_nothing_is_a_point() -> None:
+    marks = [row.mark for row in race(Method.STAGE1, (0, 0, 0.2), (0, 10, 0.4), (0, 20, 0.3))]
+    found = curve([marks], steps_spent)
+    assert (found.spent.tolist(), found.mean.tolist(), found.margin.tolist()) == ([0.0], [0.3], [0.0])
+    assert curve([marks], samples_spent).reached(0.4) == pytest.approx(10.0)
+
+
+def test_the_comparison_is_drawn(tmp_path: Path) -> None:
+    rows = [*race(Method.VANILLA, (0, 0, 0.2), (1000, 200, 0.6)), *race(Method.STAGE1, (0, 0, 0.2), (0, 60, 0.5))]
+    draw_methods(rows, tmp_path / "new" / "methods.png", title="methods")
+    with Image.open(tmp_path / "new" / "methods.png") as picture:
+        assert picture.size[0] > picture.size[1]
 
 
 def test_a_table_that_is_not_there_or_damaged_is_named(tmp_path: Path) -> None:

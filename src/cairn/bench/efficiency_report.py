@@ -4,25 +4,39 @@ import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 from rich.table import Table
 
 from cairn.bench.efficiency import Method, Row
+from cairn.bench.efficiency_curves import Curve, Spent, curve, margins, races_of
 from cairn.bench.race import Mark
+from cairn.dashboard.efficiency import Band, draw_efficiency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A mean over seeds, and half of its 95 % interval."""
+
+    mean: float
+    margin: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One method, over the seeds. Shares are of what vanilla spent on its whole race, at the same seed."""
+    """One method, over the seeds. Shares are of what vanilla spent on its whole race."""
 
     method: Method
     seeds: int
-    train_avg: float  # in the end
-    train_pass: float
-    held_avg: float
-    held_pass: float
-    reached: int  # seeds that came to vanilla's final train Avg@k
-    steps_vs_vanilla: float | None  # until then; None where no seed came there
+    steps: float  # of a whole race
+    samples: float
+    train_avg: Score  # in the end
+    train_pass: Score
+    held_avg: Score
+    held_pass: Score
+    reached: int  # seeds that came to vanilla's final train Avg@k of the same seed
+    steps_vs_vanilla: float | None  # until the mean over seeds came to vanilla's final mean; None where it never did
     samples_vs_vanilla: float | None
     held_delta: float  # against vanilla's, in the end
 
@@ -33,63 +47,71 @@ def standings(rows: Sequence[Row]) -> tuple[Standing, ...]:
     return tuple(_standing(method, rows) for method in methods)
 
 
+def steps_spent(mark: Mark) -> int:
+    """Environment steps."""
+    return mark.steps
+
+
+def samples_spent(mark: Mark) -> int:
+    """Answers that entered updates."""
+    return mark.samples
+
+
 def _standing(method: Method, rows: Sequence[Row]) -> Standing:
-    seeds = sorted({row.seed for row in rows if row.method is method})
-    races = {seed: _marks(rows, method, seed) for seed in seeds}
-    vanilla = {seed: _marks(rows, Method.VANILLA, seed) for seed in seeds}
-    steps: list[float] = []
-    samples: list[float] = []
-    for seed in seeds:
-        if not vanilla[seed]:
-            continue
-        last = vanilla[seed][-1]
-        first = next((mark for mark in races[seed] if mark.train_avg >= last.train_avg), None)
-        if first is not None:
-            steps.append(first.steps / max(1, last.steps))
-            samples.append(first.samples / max(1, last.samples))
-    ends = [races[seed][-1] for seed in seeds]
-    others = [vanilla[seed][-1] for seed in seeds if vanilla[seed]]
-    held = _mean(ends, lambda mark: mark.held_avg or 0.0)
+    races, vanilla = races_of(rows, method), races_of(rows, Method.VANILLA)
+    ends, others = [marks[-1] for marks in races], [marks[-1] for marks in vanilla]
+    held = _score(ends, lambda mark: mark.held_avg or 0.0)
     return Standing(
         method=method,
-        seeds=len(seeds),
-        train_avg=_mean(ends, lambda mark: mark.train_avg),
-        train_pass=_mean(ends, lambda mark: mark.train_pass),
+        seeds=len(races),
+        steps=statistics.fmean(mark.steps for mark in ends),
+        samples=statistics.fmean(mark.samples for mark in ends),
+        train_avg=_score(ends, lambda mark: mark.train_avg),
+        train_pass=_score(ends, lambda mark: mark.train_pass),
         held_avg=held,
-        held_pass=_mean(ends, lambda mark: mark.held_pass or 0.0),
-        reached=len(steps),
-        steps_vs_vanilla=statistics.fmean(steps) if steps else None,
-        samples_vs_vanilla=statistics.fmean(samples) if samples else None,
-        held_delta=held - _mean(others, lambda mark: mark.held_avg or 0.0) if others else 0.0,
+        held_pass=_score(ends, lambda mark: mark.held_pass or 0.0),
+        reached=sum(
+            any(mark.train_avg >= last.train_avg for mark in marks) for marks, last in zip(races, others, strict=False)
+        ),
+        steps_vs_vanilla=_share_of(races, others, steps_spent),
+        samples_vs_vanilla=_share_of(races, others, samples_spent),
+        held_delta=held.mean - _score(others, lambda mark: mark.held_avg or 0.0).mean if others else 0.0,
     )
 
 
-def _marks(rows: Sequence[Row], method: Method, seed: int) -> list[Mark]:
-    return [row.mark for row in rows if row.method is method and row.seed == seed]
+def _share_of(races: Sequence[Sequence[Mark]], vanilla: Sequence[Mark], spent: Spent) -> float | None:
+    if not vanilla:
+        return None
+    reached = curve(races, spent).reached(statistics.fmean(mark.train_avg for mark in vanilla))
+    return None if reached is None else reached / max(1.0, statistics.fmean(spent(mark) for mark in vanilla))
 
 
-def _mean(marks: Sequence[Mark], of: Callable[[Mark], float]) -> float:
-    return statistics.fmean(of(mark) for mark in marks)
+def _score(marks: Sequence[Mark], of: Callable[[Mark], float]) -> Score:
+    values = np.array([[of(mark)] for mark in marks])
+    return Score(mean=float(values.mean()), margin=float(margins(values)[0]))
 
 
 def efficiency_table(found: Sequence[Standing], *, title: str) -> Table:
     """One line for each method."""
     ends = ("train Avg@4", "Pass@4", "held-out Avg@4", "Pass@4")
-    spent = ("as good as vanilla", "steps", "samples")
-    table = Table("method", "seeds", *ends, *spent, title=title, title_justify="left")
+    spent = ("as good as vanilla", "of its steps", "of its samples")
+    table = Table("method", "seeds", "steps", "samples", *ends, *spent, title=title, title_justify="left")
     for one in found:
         table.add_row(
             one.method,
             str(one.seeds),
-            f"{one.train_avg:.3f}",
-            f"{one.train_pass:.3f}",
-            f"{one.held_avg:.3f}",
-            f"{one.held_pass:.3f}",
+            f"{one.steps:.0f}",
+            f"{one.samples:.0f}",
+            *(_told(score) for score in (one.train_avg, one.train_pass, one.held_avg, one.held_pass)),
             f"{one.reached} of {one.seeds}",
             _share(one.steps_vs_vanilla),
             _share(one.samples_vs_vanilla),
         )
     return table
+
+
+def _told(score: Score) -> str:
+    return f"{100 * score.mean:.1f} ± {100 * score.margin:.1f}"
 
 
 def _share(value: float | None) -> str:
@@ -106,3 +128,22 @@ def efficiency_json(suites: Sequence[tuple[str, Sequence[Standing]]]) -> str:
         told[f"{prefix}samples_vs_vanilla"] = best.samples_vs_vanilla if best else None
         told[f"{prefix}heldout_delta"] = best.held_delta if best else None
     return json.dumps(told)
+
+
+def draw_methods(rows: Sequence[Row], path: Path, *, title: str) -> None:
+    """The curves of all methods, with bands of 95 % over seeds, to a PNG at `path`."""
+    methods = list(dict.fromkeys(row.method for row in rows))
+    steps, samples = (
+        [_band(method, curve(races_of(rows, method), spent)) for method in methods]
+        for spent in (steps_spent, samples_spent)
+    )
+    draw_efficiency(steps, samples, path, title=title)
+
+
+def _band(method: Method, found: Curve) -> Band:
+    return Band(
+        name=method,
+        spent=[float(x) for x in found.spent],
+        mean=[100 * float(y) for y in found.mean],
+        margin=[100 * float(y) for y in found.margin],
+    )

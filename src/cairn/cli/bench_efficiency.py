@@ -78,7 +78,7 @@ def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> 
         work=wanted.work,
         results=wanted.results,
         budget=budget,
-        local=replace(budget, updates=local_updates, every_steps=steps, every_updates=10),
+        local=replace(budget, updates=local_updates, every_steps=steps, every_updates=max(1, local_updates // 8)),
     )
     with ERR.status("racing") as status:
         run_efficiency(options, progress=status.update)
@@ -86,12 +86,14 @@ def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> 
 
 def _tell(folder: Path, names: Sequence[str]) -> None:
     from cairn.bench.efficiency import read_rows, table_of
-    from cairn.bench.efficiency_report import efficiency_json, efficiency_table, standings
+    from cairn.bench.efficiency_report import draw_methods, efficiency_json, efficiency_table, standings
 
     there = [name for name in names if table_of(folder, name).exists()]
     if not there:
         raise ConfigError(f"{folder} holds no table of `cairn bench efficiency`")
-    suites = [(name, standings(read_rows(table_of(folder, name)))) for name in there]
+    tables = {name: read_rows(table_of(folder, name)) for name in there}
+    suites = [(name, standings(rows)) for name, rows in tables.items()]
     for name, found in suites:
         print_table(efficiency_table(found, title=name))
+        draw_methods(tables[name], table_of(folder, name).with_suffix(".png"), title=name)
     typer.echo(efficiency_json(suites))
