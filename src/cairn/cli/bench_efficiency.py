@@ -25,7 +25,7 @@ def efficiency(
     seeds: Annotated[int, typer.Option(min=1)] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Environment steps of each race.")] = 6_000,
     minutes: Annotated[float, typer.Option(min=0.1, help="Of each race at most.")] = 15.0,
-    local_updates: Annotated[int, typer.Option(min=1, help="Of `stage1` and its like.")] = 60,
+    local_updates: Annotated[int, typer.Option(min=1, help="Of `stage1` and its like.")] = 40,
     work: Annotated[Path, typer.Option(help="Where the runs lie; what is finished there is not run again.")] = Path(
         "runs/efficiency"
     ),
