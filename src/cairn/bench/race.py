@@ -66,7 +66,8 @@ class Mark:
 class Race:
     """How far it is."""
 
-    update: int = 0
+    round: int = 0
+    update: int = 0  # rounds that only measured, or gave no gradient, have none
     seconds: float = 0.0
     marks: tuple[Mark, ...] = ()
     best: float = -1.0  # train Avg@k of the policy that is kept as the best
@@ -162,12 +163,17 @@ class _Racer:
         return self.race
 
     async def _step(self) -> None:
-        clock, number = self.loop.clock, self.race.update
+        clock, number = self.loop.clock, self.race.round
         begun = clock.now()
         first = number * self.rehearsal
         lessons = [self.lessons.batch(first + i) for i in range(self.rehearsal)] if self.lessons else []
-        await self.loop.step(number, rehearsal=lessons)
-        self.race = replace(self.race, update=number + 1, seconds=self.race.seconds + clock.now() - begun)
+        step = await self.loop.step(number, rehearsal=lessons)
+        self.race = replace(
+            self.race,
+            round=number + 1,
+            update=self.race.update + (step is not None),
+            seconds=self.race.seconds + clock.now() - begun,
+        )
 
     def _ended(self) -> bool:
         budget, race = self.budget, self.race
