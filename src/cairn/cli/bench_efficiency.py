@@ -25,7 +25,7 @@ def efficiency(
     seeds: Annotated[int, typer.Option(min=1)] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Environment steps of each race.")] = 6_000,
     minutes: Annotated[float, typer.Option(min=0.1, help="Of each race at most.")] = 15.0,
-    local_updates: Annotated[int, typer.Option(min=1, help="Of `stage1` and its like.")] = 40,
+    local_updates: Annotated[int, typer.Option(min=1, help="Of `stage1` and its like.")] = 20,
     work: Annotated[Path, typer.Option(help="Where the runs lie; what is finished there is not run again.")] = Path(
         "runs/efficiency"
     ),
@@ -78,7 +78,7 @@ def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> 
         work=wanted.work,
         results=wanted.results,
         budget=budget,
-        local=replace(budget, updates=local_updates, every_steps=steps, every_updates=max(1, local_updates // 8)),
+        local=replace(budget, updates=local_updates, every_steps=steps, every_updates=max(1, local_updates // 5)),
     )
     with ERR.status("racing") as status:
         run_efficiency(options, progress=status.update)

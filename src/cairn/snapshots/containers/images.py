@@ -265,7 +265,8 @@ def _sum(path: Path) -> int:
 
 def _bytes(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # another process has just moved it
-            total += path.lstat().st_blocks * 512
+    for parent, folders, files in os.walk(folder):  # unlike a glob, it passes over what has just been renamed
+        for name in (*folders, *files):
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH118 - there are many
     return total
