@@ -29,6 +29,7 @@ CORRECTIONS: tuple[Correction, ...] = (
     "sequence_truncated",
     "sequence_masked",
     "geometric_mask",
+    "recomputed",
 )
 
 
@@ -218,6 +219,8 @@ def test_where_engine_and_learner_agree_a_correction_changes_nothing(correction:
         ("sequence_masked", 1.8, 0.0),
         ("geometric_mask", 1.001, 1.001),
         ("geometric_mask", 1.01, 0.0),
+        ("recomputed", 1.5, 1.0),
+        ("recomputed", 9.0, 1.0),
     ],
 )
 def test_what_another_policy_sampled_is_weighed(correction: Correction, factor: float, weight: float) -> None:

@@ -165,7 +165,12 @@ def _config(method: Method, seed: int, policy: Path, options: EfficiencyOptions)
         case Method.VANILLA:
             own = ("reinforcement.scheduler=tasks", "snapshots.store=none")
         case Method.ARPO:
-            own = ("reinforcement.scheduler=tasks", "snapshots.store=none", "replay.capacity=8")
+            own = (
+                "reinforcement.scheduler=tasks",
+                "snapshots.store=none",
+                "replay.capacity=8",
+                "reinforcement.correction=recomputed",
+            )
         case Method.HYBRID | Method.BOTH:
             own = ("reinforcement.scheduler=adaptive", *store)
         case _:

@@ -144,11 +144,17 @@ class ReinforcementOptions(Table):
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
     correction: Literal[
-        "none", "token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"
+        "none",
+        "recomputed",
+        "token_truncated",
+        "token_masked",
+        "sequence_truncated",
+        "sequence_masked",
+        "geometric_mask",
     ] = "none"
     """For tokens sampled in another precision, or by an earlier policy: the clip then looks at what the update itself
     has moved (decoupled PPO), and a weight at the rest. Truncated weights are bounded (TIS); a mask drops what lies
-    outside its bounds (IcePop)."""
+    outside its bounds (IcePop); `recomputed` has no weights: what others sampled counts as the policy's own (ARPO)."""
     correction_low: float | None = Field(default=None, ge=0)
     """Bounds of the weights; default: the published ones of each correction."""
     correction_high: float | None = Field(default=None, gt=0)
@@ -176,7 +182,7 @@ class ReinforcementOptions(Table):
         if self.estimator == "reinforce_pp" and self.negative_scale != 1:
             raise ValueError('reinforcement.estimator = "reinforce_pp" needs reinforcement.negative_scale = 1')
         low, high = self.correction_low, self.correction_high
-        if self.correction == "none" and not low is high is None:
+        if self.correction in {"none", "recomputed"} and not low is high is None:
             raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
         if low is not None and high is not None and low > high:
             raise ValueError("reinforcement.correction_low must not be above reinforcement.correction_high")

@@ -12,7 +12,7 @@ from cairn.train.examples import Tokens
 
 Loss = Literal["ppo", "gspo", "cispo", "reinforce", "sapo"]
 Correction = Literal[
-    "none", "token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"
+    "none", "recomputed", "token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"
 ]
 
 _PUBLISHED: dict[Correction, tuple[float, float]] = {
@@ -57,8 +57,9 @@ def correction_weights(
 
     With a correction the clip looks at how far the learner has moved since then, and these weights at how far the
     learner was from the engine (decoupled PPO, arXiv:2505.24298); without one, the clip looks at both together.
+    `recomputed` takes every token for one of the learner's own, as ARPO takes what it replays.
     """
-    if objective.correction == "none":
+    if objective.correction in {"none", "recomputed"}:
         return torch.ones_like(log_ratio)
     low, high = _PUBLISHED[objective.correction]
     low = low if objective.correction_low is None else objective.correction_low
