@@ -101,6 +101,40 @@ async def test_vanilla_learns_the_same_tasks_whole(tmp_path: Path) -> None:
     assert len(learned) == 40
 
 
+async def test_groups_without_a_gradient_are_replaced_up_to_a_bound(tmp_path: Path) -> None:
+    settings = ("reinforcement.scheduler=tasks", "snapshots.store=none", "reinforcement.updates=3")
+    await trained(recipe(tmp_path, *settings, "reinforcement.groups_at_most=6"), tmp_path / "run")
+    rounds = [logged.event.fields for logged in open_run(tmp_path / "run").events() if logged.event.kind == "round"]
+    played = [(one["groups"], one["informative_groups"]) for one in rounds]
+    assert all(groups == 6 or informative == 2 for groups, informative in played)
+    assert max(int(str(groups)) for groups, _ in played) > 2  # of the whole rollouts of this policy, some are all alike
+
+
+async def test_tasks_that_the_policy_never_solves_are_left_out(tmp_path: Path) -> None:
+    settings = ("reinforcement.scheduler=tasks", "snapshots.store=none", "tracks.valuable_tries=3")
+    await trained(recipe(tmp_path, *settings), tmp_path / "run")
+    groups = list(open_run(tmp_path / "run"))
+    tried = [g for g in groups if g.plan.purpose is Purpose.REESTIMATE]
+    assert [g.plan.group_size for g in tried] == [3, 3, 3]
+    solved = {g.plan.task.index for g in tried if any(m.outcome is Outcome.SUCCESS for m in g.members)}
+    assert 0 < len(solved) < 3
+    assert {g.plan.task.index for g in groups if g.plan.purpose is Purpose.TRAIN} == solved
+    before = len(tried)
+    await trained(recipe(tmp_path, *settings), tmp_path / "run", resume=True)
+    assert len([g for g in open_run(tmp_path / "run") if g.plan.purpose is Purpose.REESTIMATE]) == before
+
+
+async def test_where_the_policy_solves_nothing_no_task_is_valuable(tmp_path: Path) -> None:
+    settings = (
+        "reinforcement.scheduler=tasks",
+        "snapshots.store=none",
+        "tracks.valuable_tries=1",
+        "rollout.max_turns=1",
+    )
+    with pytest.raises(ConfigError, match="0 of 3 tasks were solved at least once in 1 tries"):
+        await trained(recipe(tmp_path, *settings), tmp_path / "run")
+
+
 async def test_a_resumed_run_plays_no_expert_twice(tmp_path: Path) -> None:
     config = recipe(tmp_path)
     await trained(config, tmp_path / "run")

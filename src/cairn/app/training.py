@@ -22,7 +22,7 @@ from cairn.loop.course import Course, CourseOptions, Measuring
 from cairn.loop.demonstrations import Demonstrations
 from cairn.loop.experts import ExpertPlayer
 from cairn.loop.sync import Replay, SyncLoop, as_they_are
-from cairn.loop.tracks import TrackCollector
+from cairn.loop.tracks import TrackCollector, Tries
 from cairn.ports import Environment, EventSink, Sampling
 from cairn.rewards.match import ByStart, ExpertMatch, OnTheWay
 from cairn.rewards.outcome import Success
@@ -105,6 +105,7 @@ def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks
         events=parts.events,
         count=parts.run.count,
         groups_per_update=learning.groups_per_update,
+        groups_at_most=learning.groups_at_most,
         replay=_replay(config, parts.run),
     )
 
@@ -126,16 +127,21 @@ def build_demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner)
 async def collect_tracks(config: RunConfig, parts: Parts) -> tuple[Track, ...]:
     """The tasks that are learned over and over; unless whole rollouts are all, with a way through each, saved."""
     tasks = _learned(config, parts.templates)
-    if config.reinforcement.scheduler == "tasks" or not tasks:
-        return tuple(Track(task=task) for task in tasks)
+    if not tasks:
+        return ()
     runner = build_runner(
         config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
     )
     player = replace(_player(config, parts, runner), keeper=parts.keeper)
-    own = config.tracks.own_tries
-    if own:
+    tries = Tries(player=player, size=config.tracks.own_tries, max_turns=config.rollout.max_turns, seed=config.seed)
+    most = config.tracks.valuable_tries
+    if most or tries.size:
         await parts.brain.engine.update(parts.brain.learner.version)
-    collector = TrackCollector(player=player, own_tries=own, max_turns=config.rollout.max_turns, seed=config.seed)
+    if most:
+        tasks = await replace(tries, size=most).valuable(tasks)
+    if config.reinforcement.scheduler == "tasks":
+        return tuple(Track(task=task) for task in tasks)
+    collector = TrackCollector(player=player, own=tries if tries.size else None)
     return await collector.collect(tasks, known=_known(config, parts))
 
 

@@ -107,6 +107,9 @@ class ReinforcementOptions(Table):
     minutes: float | None = Field(default=None, gt=0)
     updates: int | None = Field(default=None, ge=0)
     groups_per_update: int = Field(default=8, ge=1)
+    groups_at_most: int | None = Field(default=None, ge=1)
+    """Groups that give no gradient are replaced, until `groups_per_update` give one or so many were played (DAPO's
+    dynamic sampling). Default: they are not."""
     group_size: int = Field(default=8, ge=2)
     scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress"] = "variance"
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
@@ -181,6 +184,8 @@ class ReinforcementOptions(Table):
         """Raise a `ValueError` where keys do not go together, or one would be passed over in silence."""
         if self.estimator == "reinforce_pp" and self.negative_scale != 1:
             raise ValueError('reinforcement.estimator = "reinforce_pp" needs reinforcement.negative_scale = 1')
+        if self.groups_at_most is not None and self.groups_at_most < self.groups_per_update:
+            raise ValueError("reinforcement.groups_at_most must not be below reinforcement.groups_per_update")
         low, high = self.correction_low, self.correction_high
         if self.correction in {"none", "recomputed"} and not low is high is None:
             raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
@@ -206,6 +211,9 @@ class TrackOptions(Table):
     own_tries: int = Field(default=0, ge=0)
     """Rollouts of the policy, such as that of `policy.start`, at a task whose expert fails or that has none; the
     shortest success is gone through again and is the task's way, as an expert's would be."""
+    valuable_tries: int = Field(default=0, ge=0)
+    """Rollouts of the policy at each task; those that it solves at least once are learned, and no others (ARPO; 16).
+    They count as interactions."""
     shrink_above: float | None = Field(default=None, ge=0, lt=1)
     """Of `tasks`: success of a task from which its groups shrink, down to two (DART-GUI; 0.6)."""
     cool_down_after: int | None = Field(default=None, ge=1)

@@ -44,6 +44,7 @@ class SyncLoop:
     events: EventSink
     count: Callable[[Ledger], None]
     groups_per_update: int
+    groups_at_most: int | None = None  # played in a round for as many that give a gradient; None: no more than those
     replay: Replay = as_they_are
     norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
     whitened: bool = False  # advantages, over all tokens of a batch
@@ -56,8 +57,7 @@ class SyncLoop:
         nothing else holds the policy to what it knows.
         """
         started = self.clock.now()
-        plans = [self.scheduler.next_plan() for _ in range(self.groups_per_update)]
-        groups = await self.runner.round(plans)
+        groups = await self._round()
         for group in groups:
             self.scheduler.observe(group)
         trained = self.replay([group for group in groups if group.plan.purpose.trained])
@@ -82,6 +82,12 @@ class SyncLoop:
         self.count(ledgers.of_learner(step.seconds))
         await self.engine.update(self.learner.version)
         return step
+
+    async def _round(self) -> Sequence[ScoredGroup]:
+        wanted, most = self.groups_per_update, self.groups_at_most
+        if most is not None:
+            return await self.runner.collect(self.scheduler.next_plan, wanted=wanted, at_most=most)
+        return await self.runner.round([self.scheduler.next_plan() for _ in range(wanted)])
 
     def _update(self, batch: Batch, pairs: Sequence[Preference], rehearsal: Sequence[Batch]) -> LearnerStep:
         step = self.learner.prefer(pairs) if pairs else self.learner.improve(batch)

@@ -10,11 +10,52 @@ from cairn.data.ids import GroupId, SnapshotId, TaskId, TemplateId
 from cairn.data.snapshot import Snapshot
 from cairn.data.task import Purpose, RolloutPlan, Root, Task
 from cairn.data.trajectory import Outcome, ScoredGroup, Trajectory, Turn
+from cairn.errors import ConfigError
 from cairn.loop import events
 from cairn.loop.demonstrations import failures
 from cairn.loop.experts import ExpertPlayer
 
 _Way = tuple[TaskId, tuple[Action, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """Whole rollouts of tasks by the policy, to see what it can do; those that the run holds are not played again."""
+
+    player: ExpertPlayer
+    size: int  # of each task
+    max_turns: int | None = None  # below the template's own
+    seed: int = 0
+
+    async def successes(self, tasks: Sequence[Task]) -> tuple[tuple[Trajectory, ...], ...]:
+        """Of each task, in their order."""
+        plans = [self._plan(task) for task in tasks]
+        stored = {g.plan.group_id: g for g in self.player.store.read() if g.plan.purpose is Purpose.REESTIMATE}
+        fresh = await self.player.runner.round([plan for plan in plans if plan.group_id not in stored])
+        found = stored | {group.plan.group_id: group for group in fresh}
+        return tuple(
+            tuple(m.trajectory for m in found[plan.group_id].members if m.outcome is Outcome.SUCCESS) for plan in plans
+        )
+
+    async def valuable(self, tasks: Sequence[Task]) -> list[Task]:
+        """Those with at least one success (ARPO, arXiv:2505.16282). Raises `ConfigError` where there are none."""
+        kept = [task for task, found in zip(tasks, await self.successes(tasks), strict=True) if found]
+        text = f"{len(kept)} of {len(tasks)} tasks were solved at least once in {self.size} tries, and are learned"
+        if not kept:
+            raise ConfigError(f"{text}: let the policy imitate more first, or set tracks.valuable_tries higher")
+        self.player.events.emit(events.notice(text))
+        return kept
+
+    def _plan(self, task: Task) -> RolloutPlan:
+        return RolloutPlan(
+            group_id=GroupId(f"own/{self.size}/{task.id}"),
+            task=task,
+            start=Root(),
+            group_size=self.size,
+            depth=task.template.depth(self.max_turns),
+            purpose=Purpose.REESTIMATE,
+            seed=self.seed,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +67,7 @@ class TrackCollector:
     """
 
     player: ExpertPlayer
-    own_tries: int = 0  # whole rollouts by the policy
-    max_turns: int | None = None  # of a try, below the template's own
-    seed: int = 0
+    own: Tries | None = None
 
     async def collect(self, tasks: Sequence[Task], *, known: Container[TemplateId]) -> tuple[Track, ...]:
         """A track for each task, in their order; without checkpoints where nobody succeeded, which is reported.
@@ -38,7 +77,7 @@ class TrackCollector:
         played = await self.player.play([task for task in tasks if task.template.id in known])
         found = self._tracks(played)
         lacking = [task for task in tasks if task not in found]
-        found |= self._tracks(await self.player.retrace(await self._solved(lacking))) if self.own_tries else {}
+        found |= self._tracks(await self.player.retrace(await self._solved(lacking)))
         self._tell(played, found)
         return tuple(found.get(task, Track(task=task)) for task in tasks)
 
@@ -49,23 +88,8 @@ class TrackCollector:
 
     async def _solved(self, tasks: Sequence[Task]) -> list[Trajectory]:
         """The policy's shortest success at each task that it solves."""
-        plans = [self._try_of(task) for task in tasks]
-        stored = {g.plan.group_id: g for g in self.player.store.read() if g.plan.purpose is Purpose.REESTIMATE}
-        fresh = await self.player.runner.round([plan for plan in plans if plan.group_id not in stored])
-        found = stored | {group.plan.group_id: group for group in fresh}
-        ways = [[m.trajectory for m in found[plan.group_id].members if m.outcome is Outcome.SUCCESS] for plan in plans]
+        ways = await self.own.successes(tasks) if self.own else ()
         return [min(solved, key=lambda one: len(one.turns)) for solved in ways if solved]
-
-    def _try_of(self, task: Task) -> RolloutPlan:
-        return RolloutPlan(
-            group_id=GroupId(f"own/{task.id}"),
-            task=task,
-            start=Root(),
-            group_size=self.own_tries,
-            depth=task.template.depth(self.max_turns),
-            purpose=Purpose.REESTIMATE,
-            seed=self.seed,
-        )
 
     def _tell(self, played: Sequence[ScoredGroup], tracks: Mapping[Task, Track]) -> None:
         for template, count in failures(played).items():
