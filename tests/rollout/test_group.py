@@ -50,8 +50,8 @@ async def test_what_is_solved_at_the_cut_is_solved() -> None:
 
     company = Company(answers=replay(MINUS))
     judging = type(company.groups.judging)(reward=Lenient())
-    outcome, reward = await judging.score(await company.episodes.run(plan_for(depth=2), sibling=0))
-    assert (outcome, reward) == (Outcome.SUCCESS, 1.0)
+    judged = await judging.score(await company.episodes.run(plan_for(depth=2), sibling=0))
+    assert (judged.outcome, judged.reward, judged.terms) == (Outcome.SUCCESS, 1.0, ())
 
 
 async def test_a_format_error_costs_the_penalty_and_is_no_success() -> None:

@@ -113,9 +113,7 @@ def _load_result(plan: RolloutPlan, row: TrajectoryRow) -> ScoredTrajectory | Lo
     if row["lost"]:
         return LostTrajectory(trajectory=trajectory, outcome=outcome, reason=row["reason"] or "")
     terms = tuple(_load_term(term) for term in row.get("terms") or ())  # older runs have none
-    return ScoredTrajectory(
-        trajectory=trajectory, outcome=outcome, reward=cast("float", row["reward"]), terms=terms
-    )
+    return ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=cast("float", row["reward"]), terms=terms)
 
 
 def _dump_term(term: Term) -> TermRow:
