@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
-from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks
+from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks, run_composition
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Quantity
@@ -45,6 +45,7 @@ class TrainRequest:
 async def train(request: TrainRequest) -> Progress:
     """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
     async with opened(request) as parts:
+        run_composition(request.config, parts)  # whose mistakes are told before anything is played
         tracks = await collect_tracks(request.config, parts)
         course = build_course(request.config, parts, control=request.control, tracks=tracks)
         if request.resume:

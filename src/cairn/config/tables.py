@@ -2,13 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-
-class Table(BaseModel):
-    """A TOML table: frozen, and strict about unknown keys and types."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+from cairn.config.table import Table
 
 
 class EnvironmentOptions(Table):
