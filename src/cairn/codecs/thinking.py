@@ -19,8 +19,11 @@ from cairn.ports import Past
 
 _ACTION = re.compile(r"<action>(?P<line>.*?)</action>", re.DOTALL)
 _THOUGHT = re.compile(r"<think>(?P<thought>.*?)</think>", re.DOTALL)
-_WHOLE = re.compile(r"\s*(?:<think>(?P<thought>.*?)</think>\s*)?<action>.*?</action>\s*", re.DOTALL)
-_TAGS = ("<think>", "</think>", "<action>", "</action>")
+_WHOLE = re.compile(
+    r"\s*(?:<think>(?P<thought>(?:(?!</?think>).)*)</think>\s*)?"
+    r"<action>(?:(?!</?(?:think|action)>).)*</action>\s*",
+    re.DOTALL,
+)
 _SHAPE = "answer with <think>…</think><action>…</action>"
 
 ROOMY = PageLimits(elements=120, texts=60, label=60, characters=6000, actions=8)
@@ -82,10 +85,9 @@ def said_action(text: str) -> Action:
 
 
 def answer_text(text: str) -> AnswerText:
-    """The parts of an answer; it has a shape where there is nothing before, between or after them, and each is once."""
-    thought = _THOUGHT.search(text)
-    shape, whole = None, _WHOLE.fullmatch(text)
-    if whole is not None and all(text.count(tag) <= 1 for tag in _TAGS):
+    """The parts of an answer. It has a shape where it is a thought and an action, or an action, and nothing else."""
+    thought, whole, shape = _THOUGHT.search(text), _WHOLE.fullmatch(text), None
+    if whole is not None:
         shape = AnswerShape.ANSWER if whole["thought"] is None else AnswerShape.THINK_ANSWER
     return AnswerText(text=text, thought=thought["thought"].strip() if thought else "", shape=shape)
 
@@ -150,7 +152,7 @@ class ThinkingCodec:
 
     @property
     def shapes(self) -> frozenset[AnswerShape]:
-        return frozenset(AnswerShape)
+        return frozenset(AnswerShape) if self._think else frozenset({AnswerShape.ANSWER})
 
     def read(self, token_ids: Int32[np.ndarray, " C"]) -> AnswerText:
         return answer_text(self._tokenizer.decode([int(i) for i in token_ids]))
