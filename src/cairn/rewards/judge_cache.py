@@ -67,7 +67,7 @@ def key_of(judge: str, question: Question) -> str:
 def _read(path: Path) -> dict[str, Opinion]:
     known: dict[str, Opinion] = {}
     if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
                 kept = _Kept.model_validate_json(line)
             except ValidationError:
