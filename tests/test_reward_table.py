@@ -106,7 +106,10 @@ def test_every_kind_of_term_has_its_keys() -> None:
         ('[reward]\npreset = "ui-r1"\n' + ACT, 'are for reward.preset = "none"'),
         ('[reward]\npreset = "ui-r2"', "reward.preset: input should be 'none', 'ui-r1'"),
         ('[reward]\nwithout = ["format"]', "reward.without leaves out terms of a reward.preset, and there is none"),
-        ('[reward]\npreset = "ui-r1"\nwithout = ["text"]', "ui-r1 has no term 'text'; it has format, action_type, point"),
+        (
+            '[reward]\npreset = "ui-r1"\nwithout = ["text"]',
+            "ui-r1 has no term 'text'; it has format, action_type, point",
+        ),
         ('[reward]\ncorrect = ["format"]', "reward.correct names terms, and there are no reward.terms"),
         (f'[reward]\ncorrect = ["x"]\n{ACT}', "reward.correct names 'x', which is no term of a single trajectory"),
         ('[reward.judge]\nurl = "ftp://x"\nmodel = "m"', "url must begin with http"),

@@ -133,7 +133,7 @@ async def test_whole_episodes_are_rewarded_by_their_terms_and_demonstrations_are
 
 
 async def test_a_wrong_term_stops_a_run_before_anything_is_played(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'format' can never .* choose policy.codec = \"thinking\""):
+    with pytest.raises(ConfigError, match=r"'format' can never .* choose policy\.codec = .thinking"):
         await trained(recipe(tmp_path, '[reward]\npreset = "ui-r1"'), tmp_path / "run")
     assert list(open_run(tmp_path / "run")) == []
 
@@ -181,16 +181,14 @@ def test_a_format_needs_a_codec_that_has_it(preset: str, codec: Codec, said: str
 
 
 def test_thoughts_need_a_codec_that_has_them() -> None:
-    with pytest.raises(ConfigError, match="'sub_goal' can never .* or leave it out"):
+    with pytest.raises(ConfigError, match=r"'sub_goal' can never .* or leave it out"):
         build(options(terms=[{"kind": "action_type"}, {"kind": "sub_goal"}]), TEXT)
 
 
 def test_every_kind_of_term_can_be_built() -> None:
     needed = {"overlong": {"limit": 9, "buffer": 3}, "shortest_path": {"alpha": 0.5}}
     kinds = [{"kind": kind, **needed.get(kind, {})} for kind in configuration.TERM_KEYS]
-    composed = build_composition(
-        options(terms=kinds), RewardParts(codec=THINKING, judge=OverlapJudge(), longest=64)
-    )
+    composed = build_composition(options(terms=kinds), RewardParts(codec=THINKING, judge=OverlapJudge(), longest=64))
     assert composed is not None
 
 
@@ -201,7 +199,7 @@ def test_a_judge_that_is_asked_over_a_network_is_asked_once(tmp_path: Path) -> N
     assert isinstance(build_judge(there, folder=tmp_path), CachedJudge)
     assert not isinstance(build_judge(there, folder=None), CachedJudge)
     assert not (tmp_path / JUDGEMENTS).exists()
-    with pytest.raises(ConfigError, match="the judge's prompt nowhere.toml: No such file"):
+    with pytest.raises(ConfigError, match=r"the judge's prompt nowhere\.toml: No such file"):
         build_judge(there.model_copy(update={"task_prompt": "nowhere.toml"}), folder=None)
 
 
@@ -243,7 +241,7 @@ def test_a_codec_of_points_alone_names_no_boxes() -> None:
         def parse(self, goal, token_ids, seen) -> Action:
             return Click(Point(0.5, 0.5))
 
-    with pytest.raises(ConfigError, match="'box' can never be worth anything: policy.codec names no elements"):
+    with pytest.raises(ConfigError, match=r"'box' can never be worth anything: policy\.codec names no elements"):
         check_states(options(terms=[{"kind": "box"}]), Pointing(), [state(Click(OKAY))])
 
 
@@ -251,5 +249,3 @@ def test_a_sub_goal_somewhere_is_enough() -> None:
     reward = options(terms=[{"kind": "action_type"}, {"kind": "sub_goal"}])
     check_states(reward, THINKING, [state(Back()), replace(state(Back()), sub_goal="go back")])
     check_states(reward, THINKING, [])
-
-

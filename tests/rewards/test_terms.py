@@ -181,7 +181,11 @@ async def test_terms_of_live_sessions_say_nothing_of_recorded_states(term: Measu
     ],
 )
 async def test_progress_is_shaped_by_how_the_work_ended(
-    raw: float, done: bool, last: Action, told: str, reward: float  # noqa: FBT001
+    raw: float,
+    done: bool,  # noqa: FBT001
+    last: Action,
+    told: str,
+    reward: float,
 ) -> None:
     one = played(CLICK, last, evidence=Evidence(done=done, raw_reward=raw, state=told))
     assert await value(terms.Progress(), one) == pytest.approx(reward)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from cairn.config.presets import resolved
 from cairn.config.reachable import check_reachable
-from cairn.config.rewards import TERM_KEYS, RewardOptions
+from cairn.config.rewards import TERM_KEYS, JudgeOptions, RewardOptions
 from cairn.config.table import Table
 from cairn.config.tables import (
     AdaptiveTable,
@@ -98,6 +98,14 @@ def parse(tree: dict[str, Toml], *, origin: str) -> RunConfig:
     except ValidationError as error:
         lines = [_explain(e["loc"], e["type"], e["msg"], e["input"]) for e in error.errors()]
         raise ConfigError(f"{origin}: " + "; ".join(lines)) from error
+
+
+def judge_options(*, url: str | None, model: str, key_variable: str, offline: bool) -> JudgeOptions:
+    """A judge that no recipe names; a `ConfigError` says what does not go together."""
+    try:
+        return JudgeOptions(url=url, model=model, key_variable=key_variable, offline=offline)
+    except ValidationError as error:
+        raise ConfigError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
 
 
 def leaves(config: RunConfig) -> Iterator[tuple[str, str]]:
