@@ -1,13 +1,18 @@
 """`cairn judge`: how far a judge can be trusted in the place of a checker."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from cairn.cli.console import OUT, print_json, print_table, reported
 from cairn.cli.running import run_async
+
+if TYPE_CHECKING:
+    from cairn.app.judging import Comparison
+
+_SHOWN = 10  # disagreements
 
 
 def judge(
@@ -42,6 +47,10 @@ def judge(
         if prompt is not None:
             options = options.model_copy(update={"task_prompt": str(prompt)})
         found = run_async(compare(JudgeRequest(folder=run, judge=options, least=least, limit=limit)))
+    _show(found)
+
+
+def _show(found: "Comparison") -> None:
     counts, accuracy = found.agreement, found.agreement.accuracy
     table = Table("", "checker: solved", "checker: not")
     table.add_row("judge: solved", str(counts.both), str(counts.judge_alone))
@@ -50,7 +59,7 @@ def judge(
     for one in found.disagreements[:_SHOWN]:
         OUT.print(f"{one.group}, sibling {one.sibling}: {one.score:.2f}, {one.reason}", markup=False)
     OUT.print(
-        f"they agree on {accuracy.mean:.1%} ({accuracy.low:.1%} to {accuracy.high:.1%}); kappa {counts.kappa:.2f}",
+        f"they agree on {accuracy.mean:.1%} ({accuracy.low:.1%} to {accuracy.high:.1%}); kappa {counts.kappa:.2f}"
     )
     print_json(
         {
@@ -68,6 +77,3 @@ def judge(
             "neither": counts.neither,
         }
     )
-
-
-_SHOWN = 10

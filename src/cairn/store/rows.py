@@ -1,6 +1,6 @@
 """The shape of what is stored: rows of plain values, and the same as an Arrow schema. One row is one group."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 
@@ -69,7 +69,7 @@ class TrajectoryRow(TypedDict):
     seconds: list[float]  # opening, environment, engine, closing
     outcome: str
     reward: float | None
-    terms: list[TermRow]  # missing in rows of before there were any
+    terms: NotRequired[list[TermRow]]  # missing in rows of before there were any
     lost: bool
     reason: str | None
 
