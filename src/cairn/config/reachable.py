@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from cairn.config.rewards import LIVED, RECORDED, OverlongTerm, RewardOptions, TermTable, name_of
 from cairn.config.tables import PolicyOptions, ReinforcementOptions, RolloutOptions
 
-_ANSWERS_ALONE = frozenset({"pivots"})  # schedulers that ask for answers at recorded states and nothing else
+_ANSWERS_ALONE = frozenset(
+    {"pivots", "recorded"}
+)  # schedulers that ask for answers at recorded states and nothing else
 _ANSWERS_TOO = frozenset({*_ANSWERS_ALONE, "adaptive"})
 
 
