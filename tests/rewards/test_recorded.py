@@ -28,8 +28,8 @@ from cairn.data.observation import Box
 from cairn.errors import ConfigError, VerifierError
 from cairn.rewards.recorded import (
     Place,
-    PlaceRule,
-    TextRule,
+    HitRule,
+    WordRule,
     answered_box,
     boxes,
     in_place,
@@ -39,9 +39,9 @@ from cairn.rewards.recorded import (
 )
 from rewards.judged_states import FIELD, NOTE, OKAY, SEEN, state
 
-PLAIN = PlaceRule()
-STRICT = PlaceRule(place=Place.STRICT)
-NEAR = PlaceRule(place=Place.NEAR, share=0.14)
+PLAIN = HitRule()
+STRICT = HitRule(place=Place.STRICT)
+NEAR = HitRule(place=Place.NEAR, share=0.14)
 NOWHERE = ElementId(9)
 BOX = Box(left=0.2, top=0.2, width=0.2, height=0.2)  # of the button
 
@@ -63,7 +63,7 @@ BOX = Box(left=0.2, top=0.2, width=0.2, height=0.2)  # of the button
         (Invalid("?", "no"), PLAIN, False),
     ],
 )
-def test_a_click_is_in_its_place_by_the_rule(action: Action, rule: PlaceRule, right: bool) -> None:  # noqa: FBT001
+def test_a_click_is_in_its_place_by_the_rule(action: Action, rule: HitRule, right: bool) -> None:  # noqa: FBT001
     assert in_place(action, state(Click(OKAY)), rule) is right
 
 
@@ -99,7 +99,7 @@ def test_without_a_box_a_share_of_the_screen_decides_or_nobody_can() -> None:
     start = state(Click(Point(0.9, 0.9)))
     assert lacks_box(start)
     assert not lacks_box(state(Back()))
-    shared = PlaceRule(place=Place.STRICT, share=0.14)
+    shared = HitRule(place=Place.STRICT, share=0.14)
     assert in_place(Click(Point(0.9, 0.77)), start, shared)
     assert not in_place(Click(Point(0.9, 0.75)), start, shared)
     with pytest.raises(VerifierError, match="no box is known"):
@@ -108,10 +108,10 @@ def test_without_a_box_a_share_of_the_screen_decides_or_nobody_can() -> None:
 
 def test_near_needs_a_share() -> None:
     with pytest.raises(ConfigError, match="needs a share"):
-        PlaceRule(place=Place.NEAR)
+        HitRule(place=Place.NEAR)
 
 
-EXACT, HALF = TextRule(least=None), TextRule(least=0.5)
+EXACT, HALF = WordRule(least=None), WordRule(least=0.5)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ EXACT, HALF = TextRule(least=None), TextRule(least=0.5)
         ("a b c d", "a b", HALF, True),  # an F1 of 2/3
         ("a b c", "a d e", HALF, False),  # 1/3
         ("a b", "a c", HALF, True),  # one half
-        ("a b", "a c", TextRule(least=0.5, strict=True), False),
+        ("a b", "a c", WordRule(least=0.5, strict=True), False),
         ("", "", HALF, True),
         ("a", "", HALF, False),
     ],
 )
-def test_texts_are_the_same_by_the_rule(one: str, other: str, rule: TextRule, same: bool) -> None:  # noqa: FBT001
+def test_texts_are_the_same_by_the_rule(one: str, other: str, rule: WordRule, same: bool) -> None:  # noqa: FBT001
     assert rule.same(one, other) is same
 
 
@@ -209,5 +209,5 @@ def test_what_is_strictly_inside_is_inside(x: float, y: float) -> None:
 def test_a_wider_share_forgives_no_less(x: float, y: float, one: float, other: float) -> None:
     narrow, wide = sorted((one, other))
     start, action = state(Click(OKAY)), Click(Point(x, y))
-    rules = [PlaceRule(place=Place.NEAR, share=share) for share in (narrow, wide)]
+    rules = [HitRule(place=Place.NEAR, share=share) for share in (narrow, wide)]
     assert in_place(action, start, rules[0]) <= in_place(action, start, rules[1])

@@ -10,7 +10,7 @@ from cairn.data.answer import AnswerShape
 from cairn.data.trajectory import Ending, Evidence, Trajectory
 from cairn.errors import VerifierError
 from cairn.rewards import terms
-from cairn.rewards.recorded import PlaceRule, TextRule
+from cairn.rewards.recorded import HitRule, WordRule
 from cairn.rewards.terms import Case, Measure, WellFormed
 from rewards.judged_states import CLICK, FIELD, OKAY, TOKENIZER, played, said, state
 
@@ -83,8 +83,8 @@ async def test_tokens_near_the_limit_cost(letters: int, penalty: float) -> None:
 # ── one answer ────────────────────────────────────────────────────────────────
 
 AT_OKAY = state(Click(OKAY))
-POINT = terms.PointInBox(rule=PlaceRule())
-ALL = terms.Parameters(place=PlaceRule(), text=TextRule(least=None))
+POINT = terms.PointInBox(rule=HitRule())
+ALL = terms.Parameters(place=HitRule(), text=WordRule(least=None))
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ async def test_typing_is_right_by_kind_for_the_place_and_by_its_text_for_everyth
 async def test_words_in_common(action: Action, graded: float, bounded: float) -> None:
     one = played(action, start=state(Type("deep red")))
     assert await value(terms.TextOverlap(rule=None), one) == pytest.approx(graded)
-    assert await value(terms.TextOverlap(rule=TextRule()), one) == bounded
+    assert await value(terms.TextOverlap(rule=WordRule()), one) == bounded
 
 
 async def test_where_nothing_is_to_be_said_nothing_is_right() -> None:
-    term = terms.TextOverlap(rule=TextRule())
+    term = terms.TextOverlap(rule=WordRule())
     assert await value(term, played(Click(FIELD), start=AT_OKAY)) == 1.0
     assert await value(term, played(Scroll(None, 0.0, 1.0), start=AT_OKAY)) == 0.0
     assert await value(term, played(BROKEN, start=AT_OKAY)) == 0.0

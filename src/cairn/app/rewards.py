@@ -41,7 +41,7 @@ from cairn.rewards.composed import Composed, Gate, GroupPart, Part
 from cairn.rewards.grouped import GroupMeasure, LengthBudget, ShortestPath
 from cairn.rewards.judge_cache import CachedJudge
 from cairn.rewards.judged import Judged, OverlapJudge, SubGoal
-from cairn.rewards.recorded import Place, PlaceRule, TextRule, answered_box, boxes, lacks_box, pointed, text_of
+from cairn.rewards.recorded import Place, HitRule, WordRule, answered_box, boxes, lacks_box, pointed, text_of
 
 JUDGEMENTS = "judgements.jsonl"
 """Where a run keeps what its judge has said."""
@@ -153,16 +153,16 @@ def _of_answer(
         case BoxTerm():
             return measures.BoxOverlap(least=term.least)
         case TextTerm():
-            return measures.TextOverlap(rule=None if term.graded else TextRule(least=term.least, strict=term.strict))
+            return measures.TextOverlap(rule=None if term.graded else WordRule(least=term.least, strict=term.strict))
         case ParametersTerm():
-            text = TextRule(least=term.least if term.text == "overlap" else None)
+            text = WordRule(least=term.least if term.text == "overlap" else None)
             return measures.Parameters(place=_place(term), text=text, scroll_place=term.scroll_place)
         case ExpertMatchTerm():
             return measures.Matched()
 
 
-def _place(term: PointTerm | ParametersTerm) -> PlaceRule:
-    return PlaceRule(place=Place(term.place), share=term.share)
+def _place(term: PointTerm | ParametersTerm) -> HitRule:
+    return HitRule(place=Place(term.place), share=term.share)
 
 
 def _formed(term: FormatTerm | FormatBalanceTerm, codec: Codec, *, parses: bool) -> measures.WellFormed:

@@ -39,7 +39,7 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceRule:
+class HitRule:
     """How places are compared; `share` is for `NEAR`, and in the other rules for points that no box is known of."""
 
     place: Place = Place.INCLUSIVE
@@ -64,7 +64,7 @@ class PlaceRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextRule:
+class WordRule:
     """When two texts are the same: word for word, or where the F1 of their sets of words is at least `least`."""
 
     least: float | None = 0.5  # None: exact, but for case and spaces
@@ -82,7 +82,7 @@ def same_kind(action: Action, expert: Action) -> bool:
     return type(action) is type(expert)
 
 
-def in_place(action: Action, start: Recorded, rule: PlaceRule) -> bool:
+def in_place(action: Action, start: Recorded, rule: HitRule) -> bool:
     """UI-R1's second part: a click or drag of the right kind hits what was meant; others are right by their kind."""
     if not same_kind(action, start.expert):
         return False
@@ -94,7 +94,7 @@ def in_place(action: Action, start: Recorded, rule: PlaceRule) -> bool:
 
 
 def same_parameters(
-    action: Action, start: Recorded, *, place: PlaceRule, text: TextRule, scroll_place: bool = False
+    action: Action, start: Recorded, *, place: HitRule, text: WordRule, scroll_place: bool = False
 ) -> bool:
     """Right kind, and every argument right: places by `place`, texts by `text`, everything else exactly.
 
@@ -119,7 +119,7 @@ def same_parameters(
             return True
 
 
-def _turned_over(over: Target | None, meant: Target, start: Recorded, place: PlaceRule) -> bool:
+def _turned_over(over: Target | None, meant: Target, start: Recorded, place: HitRule) -> bool:
     box = _box_of(meant, start)
     if box is None and place.share is None:
         return True  # a swipe through the open: there is nothing to hit

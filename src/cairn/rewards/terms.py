@@ -18,8 +18,8 @@ from cairn.ports import ReadableCodec
 from cairn.rewards import shaping
 from cairn.rewards.grounding import box_reward, overlap, word_overlap
 from cairn.rewards.recorded import (
-    PlaceRule,
-    TextRule,
+    HitRule,
+    WordRule,
     answered_box,
     boxes,
     in_place,
@@ -140,7 +140,7 @@ class ActionType:
 class PointInBox:
     """1 where a click or drag hits what the expert's did; another action of the right kind has 1 too (UI-R1)."""
 
-    rule: PlaceRule
+    rule: HitRule
 
     async def value(self, case: Case) -> float | None:
         start, answer = case.recorded, case.answer
@@ -176,7 +176,7 @@ class TextOverlap:
     Actions without words have an empty text, which equals an empty text alone.
     """
 
-    rule: TextRule | None
+    rule: WordRule | None
 
     async def value(self, case: Case) -> float | None:
         start, answer = case.recorded, case.answer
@@ -192,8 +192,8 @@ class TextOverlap:
 class Parameters:
     """1 where the kind and every argument are right (InfiGUI-R1, Mobile-R1's actions, GUI-R1's code)."""
 
-    place: PlaceRule
-    text: TextRule
+    place: HitRule
+    text: WordRule
     scroll_place: bool = False
 
     async def value(self, case: Case) -> float | None:
