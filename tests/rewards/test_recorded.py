@@ -27,8 +27,8 @@ from cairn.data.ids import ElementId
 from cairn.data.observation import Box
 from cairn.errors import ConfigError, VerifierError
 from cairn.rewards.recorded import (
-    Place,
     HitRule,
+    Place,
     WordRule,
     answered_box,
     boxes,

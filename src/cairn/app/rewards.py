@@ -41,7 +41,7 @@ from cairn.rewards.composed import Composed, Gate, GroupPart, Part
 from cairn.rewards.grouped import GroupMeasure, LengthBudget, ShortestPath
 from cairn.rewards.judge_cache import CachedJudge
 from cairn.rewards.judged import Judged, OverlapJudge, SubGoal
-from cairn.rewards.recorded import Place, HitRule, WordRule, answered_box, boxes, lacks_box, pointed, text_of
+from cairn.rewards.recorded import HitRule, Place, WordRule, answered_box, boxes, lacks_box, pointed, text_of
 
 JUDGEMENTS = "judgements.jsonl"
 """Where a run keeps what its judge has said."""
