@@ -161,6 +161,14 @@ BUGS = [
         ("if finished and not reached:", "if finished:"),
     ),
     *_bugs(
+        "codecs/answer_parts.py",
+        ("tests/codecs/test_answer_parts.py", "tests/codecs/test_thinking.py"),
+        ("(?:(?!</?(?:{_THINK}|{action})>).)*</{action}>", "(?:(?!</?{_THINK}>).)*</{action}>"),
+        ("(?:(?!</?{_THINK}>).)*)</{_THINK}>", ".*)</{_THINK}>"),
+        ("(?:(?!^{re.escape(action)}).)*)^)?", ".*)^)?"),
+        ("return AnswerShape.THINK_ANSWER if thinks", "return AnswerShape.THINK_ANSWER if not thinks"),
+    ),
+    *_bugs(
         "rewards/recorded.py",
         ("tests/rewards/test_recorded.py",),
         ("strict=self.place is Place.STRICT", "strict=False"),

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Int32
 
+from cairn.codecs.answer_parts import tagged
 from cairn.codecs.text import PageLimits, TextTokenizer, page_text, past_text
 from cairn.codecs.text_grammar import format_action, parse_action
 from cairn.data.action import Action, Invalid
@@ -18,12 +19,6 @@ from cairn.errors import ConfigError
 from cairn.ports import Past
 
 _ACTION = re.compile(r"<action>(?P<line>.*?)</action>", re.DOTALL)
-_THOUGHT = re.compile(r"<think>(?P<thought>.*?)</think>", re.DOTALL)
-_WHOLE = re.compile(
-    r"\s*(?:<think>(?P<thought>(?:(?!</?think>).)*)</think>\s*)?"
-    r"<action>(?:(?!</?(?:think|action)>).)*</action>\s*",
-    re.DOTALL,
-)
 _SHAPE = "answer with <think>…</think><action>…</action>"
 
 ROOMY = PageLimits(elements=120, texts=60, label=60, characters=6000, actions=8)
@@ -82,14 +77,6 @@ def said_action(text: str) -> Action:
     if len(found) == 1:
         return parse_action(found[0])
     return Invalid(text, f"{_SHAPE}, with one action" if found else _SHAPE)
-
-
-def answer_text(text: str) -> AnswerText:
-    """The parts of an answer. It has a shape where it is a thought and an action, or an action, and nothing else."""
-    thought, whole, shape = _THOUGHT.search(text), _WHOLE.fullmatch(text), None
-    if whole is not None:
-        shape = AnswerShape.ANSWER if whole["thought"] is None else AnswerShape.THINK_ANSWER
-    return AnswerText(text=text, thought=thought["thought"].strip() if thought else "", shape=shape)
 
 
 class ThinkingCodec:
@@ -155,7 +142,7 @@ class ThinkingCodec:
         return frozenset(AnswerShape) if self._think else frozenset({AnswerShape.ANSWER})
 
     def read(self, token_ids: Int32[np.ndarray, " C"]) -> AnswerText:
-        return answer_text(self._tokenizer.decode([int(i) for i in token_ids]))
+        return tagged(self._tokenizer.decode([int(i) for i in token_ids]), action="action")
 
     def primitive(self, action: Action, seen: Observation) -> Action:
         """Every action is one answer."""
