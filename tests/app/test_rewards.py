@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from cairn import open_run
-from cairn.app.rewards import JUDGEMENTS, RewardParts, build_composition, build_judge, check_states
+from cairn.app.rewards import JUDGEMENTS, RewardParts, build_composition, build_judge, check_formats, check_states
 from cairn.app.run import TrainRequest, train
 from cairn.codecs.text import TextCodec
 from cairn.codecs.thinking import ThinkingCodec
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
 from cairn.config.rewards import JudgeOptions, RewardOptions
+from cairn.config.tables import PolicyOptions
 from cairn.data.action import Action, Back, Click, Point, Type
 from cairn.data.task import Purpose, Recorded, Root
 from cairn.data.trajectory import Outcome
@@ -132,10 +133,10 @@ async def test_whole_episodes_are_rewarded_by_their_terms_and_demonstrations_are
         assert (one.outcome is Outcome.SUCCESS) == won  # whatever the judge thinks
 
 
-async def test_a_wrong_term_stops_a_run_before_anything_is_played(tmp_path: Path) -> None:
+async def test_a_wrong_term_stops_a_run_before_there_is_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'format' can never .* choose policy\.codec = .thinking"):
         await trained(recipe(tmp_path, '[reward]\npreset = "ui-r1"'), tmp_path / "run")
-    assert list(open_run(tmp_path / "run")) == []
+    assert not (tmp_path / "run").exists()
 
 
 async def test_states_without_what_a_term_needs_stop_a_run_before_the_first_update(tmp_path: Path) -> None:
@@ -178,6 +179,30 @@ def test_a_format_needs_a_codec_that_has_it(preset: str, codec: Codec, said: str
         return
     with pytest.raises(ConfigError, match=said):
         build(options(preset=preset), codec)
+
+
+@pytest.mark.parametrize(
+    ("preset", "policy", "right"),
+    [
+        ("ui-r1", {"codec": "thinking"}, True),
+        ("ui-r1", {"codec": "thinking", "think": False}, False),
+        ("nothink", {"codec": "thinking", "think": False}, True),
+        ("nothink", {"codec": "text"}, True),
+        ("infigui-r1", {"codec": "text"}, False),
+        ("nothink", {"codec": "pixel"}, False),
+        ("mobile-r1-task", {"codec": "pixel"}, True),
+    ],
+)
+def test_what_a_codecs_name_tells_is_known_before_there_is_one(
+    preset: str,
+    policy: dict[str, object],
+    right: bool,  # noqa: FBT001
+) -> None:
+    if right:
+        check_formats(options(preset=preset), PolicyOptions.model_validate(policy))
+        return
+    with pytest.raises(ConfigError, match="'format' can never be worth anything"):
+        check_formats(options(preset=preset), PolicyOptions.model_validate(policy))
 
 
 def test_thoughts_need_a_codec_that_has_them() -> None:

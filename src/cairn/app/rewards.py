@@ -29,6 +29,7 @@ from cairn.config.rewards import (
     TextTerm,
     name_of,
 )
+from cairn.config.tables import PolicyOptions
 from cairn.data.action import Action
 from cairn.data.answer import AnswerShape
 from cairn.data.task import Recorded
@@ -175,12 +176,15 @@ def _formed(term: FormatTerm | FormatBalanceTerm, codec: Codec, *, parses: bool)
 def _readable(term: TermTable, codec: Codec, shape: AnswerShape) -> ReadableCodec:
     if isinstance(codec, ReadableCodec) and shape in codec.shapes:
         return codec
-    known = sorted(codec.shapes) if isinstance(codec, ReadableCodec) else []
-    fix = f'shape = "{known[0]}"' if known else 'shape = "parsable"'
-    wanted = "thought before the action" if shape is AnswerShape.THINK_ANSWER else "answers that are text"
-    raise _unreachable(
+    raise _formless(term, shape, codec.shapes if isinstance(codec, ReadableCodec) else frozenset())
+
+
+def _formless(term: TermTable, shape: AnswerShape, shapes: frozenset[AnswerShape]) -> ConfigError:
+    fix = f'shape = "{min(shapes)}"' if shapes else 'shape = "parsable"'
+    lack = "thought before the action" if shape is AnswerShape.THINK_ANSWER else "answers that are text"
+    return _unreachable(
         term,
-        f'policy.codec has no {wanted}; choose policy.codec = "thinking"'
+        f'policy.codec has no {lack}; choose policy.codec = "thinking"'
         + (f", or {fix} for the term" if isinstance(term, FormatTerm | FormatBalanceTerm) else ", or leave it out"),
     )
 
@@ -196,6 +200,33 @@ def _unreachable(term: TermTable, why: str) -> ConfigError:
 
 
 # ── reachability ──────────────────────────────────────────────────────────────
+
+
+def check_formats(options: RewardOptions, policy: PolicyOptions) -> None:
+    """Raise a `ConfigError` where a term looks for what the codec never says, as far as its name tells."""
+    shapes = _shapes(policy)
+    for term in resolved(options)[0]:
+        match term:
+            case FormatTerm() | FormatBalanceTerm() if term.shape != "parsable":
+                wanted = AnswerShape(term.shape)
+            case SubGoalTerm():
+                wanted = AnswerShape.THINK_ANSWER
+            case _:
+                continue
+        if shapes is not None and wanted not in shapes:
+            raise _formless(term, wanted, shapes)
+
+
+def _shapes(policy: PolicyOptions) -> frozenset[AnswerShape] | None:
+    match policy.codec:
+        case "pixel":
+            return frozenset()
+        case "text":
+            return frozenset({AnswerShape.ANSWER})
+        case "thinking" if not policy.think:
+            return frozenset({AnswerShape.ANSWER})
+        case _:
+            return None  # the codec itself is asked, once it is there
 
 
 def check_states(options: RewardOptions, codec: Codec, states: Sequence[Recorded]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
+from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
 from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks, run_composition
 from cairn.config import recipe as configuration
@@ -105,6 +106,7 @@ def check_ready(config: RunConfig) -> None:
     blobs = MemoryBlobs()
     choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
     require_browser(config.environment)
+    check_formats(config.reward, config.policy)
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))
