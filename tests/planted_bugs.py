@@ -263,7 +263,7 @@ BUGS = [
         "rollout/group.py",
         ("tests/rollout/test_group.py",),
         ("solved = reward == 1.0 and not formless", "solved = reward == 1.0 or formless"),
-        ("verdict.solved and not formless", "verdict.solved"),
+        ("Outcome.FORMAT_ERROR if formless else _outcome", "_outcome"),
         ("return self.judging.together(played.group())", "return played.group()"),
         ("math.fsum(term.worth for term in terms)", "math.fsum(term.value for term in terms)"),
     ),

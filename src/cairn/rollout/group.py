@@ -60,7 +60,7 @@ class Judging:
             verdict = await self.composition.verdict(trajectory, solved=solved) if self.composition else None
         terms = verdict.terms if verdict is not None else ()
         if verdict is not None:
-            solved, reward = verdict.solved and not formless, math.fsum(term.worth for term in terms)
+            solved, reward = verdict.solved, math.fsum(term.worth for term in terms)
         if not math.isfinite(reward):
             raise VerifierError(f"{what}: the reward is {reward}")
         outcome = Outcome.FORMAT_ERROR if formless else _outcome(trajectory.ending, solved=solved)
