@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
+from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
-from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks
+from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks, run_composition
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Quantity
@@ -45,6 +46,7 @@ class TrainRequest:
 async def train(request: TrainRequest) -> Progress:
     """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
     async with opened(request) as parts:
+        run_composition(request.config, parts)  # whose mistakes are told before anything is played
         tracks = await collect_tracks(request.config, parts)
         course = build_course(request.config, parts, control=request.control, tracks=tracks)
         if request.resume:
@@ -104,6 +106,7 @@ def check_ready(config: RunConfig) -> None:
     blobs = MemoryBlobs()
     choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
     require_browser(config.environment)
+    check_formats(config.reward, config.policy)
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))
