@@ -121,6 +121,8 @@ plans = st.builds(
             history=st.lists(st.builds(Deed, observation=observations, action=actions), max_size=2).map(tuple),
             observation=observations,
             expert=actions,
+            target=st.none() | boxes,
+            sub_goal=text,
         ),
     ),
     group_size=st.integers(1, 8),
