@@ -213,7 +213,8 @@ _POINTED: Mapping[str, type[Click | DoubleClick | RightClick | LongPress | Hover
 }  # fmt: skip
 _PLAIN: Mapping[str, Action] = {
     "back": Back(), "press_back": Back(), "home": Home(), "press_home": Home(), "enter": Key("Enter"),
-    "wait": Wait(1.0), "finish": Finish(), "complete": Finish(), "terminate": Finish(), "impossible": Finish(FinishStatus.INFEASIBLE),
+    "wait": Wait(1.0), "finish": Finish(), "complete": Finish(), "terminate": Finish(),
+    "impossible": Finish(FinishStatus.INFEASIBLE),
 }  # fmt: skip
 
 
