@@ -3,12 +3,35 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from cairn.data.action import Point
+from cairn.data.action import Click, DoubleClick, Hover, Invalid, LongPress, Point, RightClick
 from cairn.data.action_json import kind_of
 from cairn.data.ids import TemplateId
 from cairn.data.matching import aim_of
 from cairn.data.observation import Box
 from cairn.data.task import Recorded, Split, Task, Template
+
+
+class RecordFormat(StrEnum):
+    """Public data sets that can be read."""
+
+    SCREENSPOT = "screenspot"
+    SCREENSPOT_V2 = "screenspot-v2"
+    SCREENSPOT_PRO = "screenspot-pro"
+    ANDROID_CONTROL = "androidcontrol"
+    AITW = "aitw"
+    GUI_R1 = "gui-r1"
+    OMNIACT = "omniact"
+    LLAVA = "llava"
+
+
+class Grid(StrEnum):
+    """What the numbers of a place count, where a format leaves that open."""
+
+    AUTO = "auto"
+    FRACTION = "fraction"
+    THOUSANDTHS = "thousandths"
+    PIXELS = "pixels"
+
 
 PREFIX = "recorded/"
 """Begins the names of templates of which there are records alone: nothing of that name can be opened."""
@@ -67,3 +90,17 @@ def target_box(start: Recorded) -> Box | None:
 def recorded_task(template: str, index: int) -> Task:
     """The `index`-th task of that template, of which there are records alone; on the training side until divided."""
     return Task(template=Template(id=TemplateId(f"{PREFIX}{template}"), max_turns=1), split=Split.TRAIN, index=index)
+
+
+def sound(start: Recorded, *, largest: float = 0.5) -> bool:
+    """Whether a state is of the quality to learn at: it says what to do, and whoever points, points into a box.
+
+    UI-R1 (arXiv:2503.21620) takes clicks from where boxes are exact. A box of more than `largest` of the screen tells
+    right from wrong no more.
+    """
+    if not start.observation.instruction(start.goal).strip() or isinstance(start.expert, Invalid):
+        return False
+    if not isinstance(start.expert, Click | DoubleClick | RightClick | LongPress | Hover):
+        return True
+    box = target_box(start)
+    return box is not None and 0 < box.width * box.height <= largest

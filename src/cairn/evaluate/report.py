@@ -127,9 +127,7 @@ def _kinds(groups: Sequence[ScoredGroup]) -> tuple[KindScore, ...]:
         if isinstance(group.plan.start, Recorded):
             by_kind[kind_of(group.plan.start.expert)].append(group)
     return tuple(
-        KindScore(
-            kind=kind, states=len(own), accuracy=_success([_tries(g) for g in own]), reward=_mean_reward(own)
-        )
+        KindScore(kind=kind, states=len(own), accuracy=_success([_tries(g) for g in own]), reward=_mean_reward(own))
         for kind, own in sorted(by_kind.items())
     )
 
@@ -153,4 +151,6 @@ def _score(template: TemplateId, groups: Sequence[ScoredGroup]) -> TemplateScore
 
 def _tries(group: ScoredGroup) -> TaskTries:
     counted = [m for m in group.members if RULES[m.outcome].in_success_rate]
-    return TaskTries(task=group.plan.task.id, valid=len(counted), solved=sum(m.outcome is Outcome.SUCCESS for m in counted))
+    return TaskTries(
+        task=group.plan.task.id, valid=len(counted), solved=sum(m.outcome is Outcome.SUCCESS for m in counted)
+    )

@@ -18,7 +18,6 @@ are fractions and all others thousandths.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
@@ -45,7 +44,7 @@ from cairn.data.action import (
 )
 from cairn.data.history import Deed
 from cairn.data.observation import Box
-from cairn.data.recorded import RecordedState, recorded_task
+from cairn.data.recorded import Grid, RecordedState, recorded_task
 from cairn.data.task import Recorded
 from cairn.formats.android_control import scroll
 from cairn.formats.places import Picture, Pictures, edges, fraction
@@ -74,15 +73,6 @@ _FOUR = re.compile(rf"[\[(]{{1,2}}{_NUMBER},{_NUMBER}\)?,?\(?{_NUMBER},{_NUMBER}
 _TWO = re.compile(rf"[\[(]{_NUMBER},{_NUMBER}[\])]")
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
-
-
-class Grid(StrEnum):
-    """What the numbers of a place count."""
-
-    AUTO = "auto"
-    FRACTION = "fraction"
-    THOUSANDTHS = "thousandths"
-    PIXELS = "pixels"
 
 
 def read(path: Path, *, blobs: BlobStore, grid: Grid = Grid.AUTO) -> Iterator[Found]:

@@ -9,7 +9,7 @@ from cairn.ports import Codec
 
 
 class RecordedLessons(Sequence[Lesson]):
-    """A lesson for each state, made when it is asked for: its prompt, and what the expert did there in every wording."""
+    """A lesson for each state, made when it is asked for: its prompt, and every way to say what the expert did."""
 
     def __init__(self, states: Sequence[RecordedState], codec: Codec) -> None:
         """The codec can say what the expert did at each of the states."""

@@ -309,6 +309,10 @@ class States(Sequence[RecordedState]):
     def __len__(self) -> int:
         return self._rows.shape[0]
 
+    def chosen(self, places: Sequence[int]) -> "States":
+        """Those at these places, in that order."""
+        return States(self._set, self._rows[np.array(places, np.int64)])
+
     @overload
     def __getitem__(self, index: int) -> RecordedState: ...
 
