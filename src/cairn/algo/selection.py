@@ -18,7 +18,7 @@ class Answered:
             raise ValueError(f"need 0 <= right <= tries, got {self.right} of {self.tries}")
 
 
-UI_R1_MIX: Mapping[str, float] = {"click": 101, "open": 19, "back": 9, "scroll": 5, "type": 2}
+UI_R1_MIX: Mapping[str, float] = {"click": 101.0, "open": 19.0, "back": 9.0, "scroll": 5.0, "type": 2.0}
 """States of each kind of action among UI-R1's 136 (arXiv:2503.21620)."""
 _RARE = 2.0  # what a kind counts that the mix does not name
 
