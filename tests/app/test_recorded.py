@@ -13,8 +13,9 @@ from cairn.app.selection import Rule, SelectRequest, select
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
 from cairn.data.action import Click
-from cairn.data.ids import ElementId, GroupId
+from cairn.data.ids import ElementId, GroupId, ImageId
 from cairn.data.ledger import Quantity
+from cairn.data.recorded import RecordedState
 from cairn.data.task import Purpose, Recorded, RolloutPlan, Root, Split, Task
 from cairn.errors import ConfigError, StoreError
 from cairn.loop.course import PROGRESS
@@ -73,6 +74,12 @@ def offline(tmp_path: Path, recorded: Path, *settings: str) -> RunConfig:
     return recipe(tmp_path, OFFLINE.format(path=recorded), *settings)
 
 
+def shown(state: RecordedState) -> ImageId:
+    image = state.start.observation.image
+    assert image is not None
+    return image
+
+
 async def trained(config: RunConfig, folder: Path, *, resume: bool = False) -> None:
     request = TrainRequest(config=config, folder=folder, resume=resume, control=False, tensorboard=False)
     assert (await train(request)).phase is Phase.DONE
@@ -104,7 +111,7 @@ def test_what_experts_play_becomes_a_set_that_is_divided_by_task(recorded: Path)
         assert train | held_out == set(range(6))
     assert sides[Split.TRAIN]
     assert not (recorded / "played").exists()
-    assert all(found.blobs.get(state.start.observation.image or "") for state in found.everything())  # type: ignore[arg-type]
+    assert all(found.blobs.get(shown(state)) for state in found.everything())
 
 
 @pytest.mark.usefixtures("nothing_opens")
@@ -128,8 +135,8 @@ async def test_a_run_learns_from_recorded_states_without_opening_a_session(tmp_p
             assert set(measured.by_template) == {"recorded/scripted/choose", "recorded/scripted/count"}
             assert measured.reward == pytest.approx(measured.mean, abs=0.3)
             assert measured.low <= measured.mean <= measured.high
-    shown = {image for g in groups for m in g.members for t in m.trajectory.turns for image in t.prompt.images}
-    assert all(run.blobs.get(image) for image in shown)  # the run is whole by itself
+    images = {image for g in groups for m in g.members for t in m.trajectory.turns for image in t.prompt.images}
+    assert all(run.blobs.get(image) for image in images)  # the run is whole by itself
 
 
 @pytest.mark.usefixtures("nothing_opens")
@@ -192,16 +199,16 @@ def test_each_way_to_a_success_counts_once_and_nothing_held_out_is_recorded(tmp_
         run.record(played_group(plan("judged", Purpose.EVALUATE, split=Split.HELD_OUT), [1.0, 1.0, 1.0]))
     record_run(tmp_path / "run", tmp_path / "both", division=Division(held_out=0))
     record_run(tmp_path / "run", tmp_path / "shown", division=Division(held_out=0), experts_only=True)
-    both, shown = (
+    both, experts = (
         [(state.episode, state.start.expert) for state in RecordedSet(tmp_path / name).everything()]
         for name in ("both", "shown")
     )
     first = ("scripted/count#4", Click(ElementId(1)))
-    assert shown == [first]
+    assert experts == [first]
     assert both == [first, ("scripted/count#4/1", Click(ElementId(3)))]
 
 
-async def selected(tmp_path: Path, recorded: Path, rule: Rule, **options: int) -> Path:
+async def selected(tmp_path: Path, recorded: Path, rule: Rule, *, size: int = 136) -> Path:
     config = offline(tmp_path, recorded, "reinforcement.updates=0", "imitation.updates=12")
     await trained(config, tmp_path / "run")
     request = SelectRequest(
@@ -210,7 +217,7 @@ async def selected(tmp_path: Path, recorded: Path, rule: Rule, **options: int) -
         config=config,
         saved=saved_policy(tmp_path / "run", "latest"),
         out=tmp_path / "out",
-        **options,
+        size=size,
     )
     await select(request)
     return tmp_path / "out"
@@ -224,7 +231,7 @@ async def test_undecided_states_are_kept_with_everything_that_is_held_out(tmp_pa
     kept = list(after.of(Split.TRAIN))
     assert 0 < len(kept) <= len(before.of(Split.TRAIN))
     assert all(state in list(before.of(Split.TRAIN)) for state in kept)
-    assert all(after.blobs.get(state.start.observation.image or "") for state in kept)  # type: ignore[arg-type]
+    assert all(after.blobs.get(shown(state)) for state in kept)
 
 
 @pytest.mark.usefixtures("nothing_opens")

@@ -143,7 +143,7 @@ def test_damage_is_noticed_wherever_it_is(tmp_path: Path, name: str, at: float) 
     data[int(at * len(data))] ^= 0x10
     (hurt / name).write_bytes(data)
     with pytest.raises((StoreError, ConfigError)):
-        verify(hurt), list(RecordedSet(hurt).everything())
+        verify(hurt)
 
 
 def test_another_schema_is_refused_by_name(tmp_path: Path) -> None:

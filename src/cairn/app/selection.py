@@ -46,7 +46,6 @@ class SelectRequest:
     out: Path
     answers: int | None = None  # at each state; None: as published, ten for `gui-r1`, else one greedy one
     size: int = 136  # of `ui-r1`
-    progress: Callable[[int, int], None] | None = None  # told how many states are done, of how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,15 @@ class Selected:
     right: float  # share of the answers that were right, with the goal as their instruction
 
 
-async def select(request: SelectRequest) -> Selected:
+Told = Callable[[int, int], None]
+"""Told at how many states the policy has been asked, of how many."""
+
+
+def _silent(done: int, whole: int) -> None:
+    del done, whole
+
+
+async def select(request: SelectRequest, *, progress: Told = _silent) -> Selected:
     """Ask the policy at every training state, and write those that the rule keeps, with all held-out ones."""
     if (request.out / "set.json").exists():
         raise ConfigError(f"{request.out} holds recorded states already: choose another directory")
@@ -73,7 +80,7 @@ async def select(request: SelectRequest) -> Selected:
             raise ConfigError(f"{request.folder} knows no step's own goal: bottleneck steps cannot be told")
         environment = RecordedEnvironment(templates=record.templates)
         runner = build_runner(config, environment=environment, brain=brain, events=FanOut([]))
-        asking = _Asking(request=request, runner=runner)
+        asking = _Asking(request=request, runner=runner, progress=progress)
         goal = await asking.measured(PreparedStates(raw, codec=brain.codec, instruction=Instruction.GOAL))
         told: Sequence[Answered] = ()
         if request.rule is Rule.BOTTLENECK:
@@ -114,6 +121,7 @@ class _Asking:
 
     request: SelectRequest
     runner: RolloutRunner
+    progress: Told
 
     async def measured(self, states: Sequence[RecordedState]) -> list[Answered]:
         rule, wanted = self.request.rule, self.request.answers
@@ -127,8 +135,7 @@ class _Asking:
         found: list[Answered] = []
         while block := list(islice(plans, _BLOCK)):
             found += [_answered(group) for group in await runner.round(block)]
-            if self.request.progress is not None:
-                self.request.progress(len(found), len(states))
+            self.progress(len(found), len(states))
         return found
 
 

@@ -184,31 +184,21 @@ def select(
 
         if rule not in set(Rule):
             raise ConfigError(f"there is no rule {rule!r}; there are: {', '.join(Rule)}")
+        request = SelectRequest(
+            folder=folder,
+            rule=Rule(rule),
+            config=config_of(policy),
+            saved=saved_policy(policy, checkpoint),
+            out=out,
+            answers=answers,
+            size=size,
+        )
         with ERR.status("asking") as status:
             chosen = run_async(
-                select_states(
-                    SelectRequest(
-                        folder=folder,
-                        rule=Rule(rule),
-                        config=config_of(policy),
-                        saved=saved_policy(policy, checkpoint),
-                        out=out,
-                        answers=answers,
-                        size=size,
-                        progress=lambda done, whole: status.update(f"asked at {done} of {whole} states"),
-                    )
-                )
+                select_states(request, progress=lambda done, whole: status.update(f"asked at {done} of {whole} states"))
             )
-        made = chosen.manifest
-        _print_made(
-            out,
-            states=made.states,
-            tasks=made.tasks,
-            held_out=made.held_out_states,
-            asked=chosen.asked,
-            kept=chosen.kept,
-            right=chosen.right,
-        )
+        made, figures = chosen.manifest, {"asked": chosen.asked, "kept": chosen.kept, "right": chosen.right}
+        _print_made(out, states=made.states, tasks=made.tasks, held_out=made.held_out_states, **figures)
 
 
 _TOLD = 20  # damaged rows that are named one by one
