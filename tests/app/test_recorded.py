@@ -7,24 +7,38 @@ from pathlib import Path
 import pytest
 
 from cairn import open_run
-from cairn.app.datasets import collect_recorded, describe_set, record_run
+from cairn.app.datasets import ImportRequest, collect_recorded, describe_set, import_set, record_run
+from cairn.app.recorded import Recording
 from cairn.app.run import EvaluateRequest, TrainRequest, check_ready, evaluate, saved_policy, train
 from cairn.app.selection import Rule, SelectRequest, select
+from cairn.codecs.text import TextCodec
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
-from cairn.data.action import Click
+from cairn.data.action import Click, Scroll
 from cairn.data.ids import ElementId, GroupId, ImageId
 from cairn.data.ledger import Quantity
-from cairn.data.recorded import RecordedState
+from cairn.data.observation import Box, Element, Observation
+from cairn.data.recorded import RecordedState, RecordFormat, recorded_task
 from cairn.data.task import Purpose, Recorded, RolloutPlan, Root, Split, Task
 from cairn.errors import ConfigError, StoreError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
-from cairn.store.recorded import Division, RecordedSet
+from cairn.store.recorded import Division, RecordedSet, RecordedWriter
 from cairn.store.run import RunWriter
 from cairn.testing.groups import played_group
 from cairn.testing.scripted import COUNT, ScriptedEnvironment
+from formats.made import picture, rows
+from letter_tokenizer import LetterTokenizer
 
+BUTTON = Element(
+    id=ElementId(1),
+    role="button",
+    label="go",
+    value="",
+    states=(),
+    interactive=True,
+    box=Box(left=0.1, top=0.3, width=0.2, height=0.1),
+)
 HEAD = """
 [environment]
 name = "scripted"
@@ -47,8 +61,11 @@ batch_size = 4
 [reinforcement]
 updates = 2
 groups_per_update = 3
+groups_at_most = 24
 group_size = 8
 scheduler = "recorded"
+[adaptive]
+places = "element"
 [evaluation]
 per_template = 4
 tries = 2
@@ -148,7 +165,11 @@ async def test_a_resumed_run_goes_on_and_a_saved_policy_is_evaluated_at_the_same
     await trained(config, tmp_path / "run", resume=True)
     ends = read(tmp_path / "run" / PROGRESS)
     request = EvaluateRequest(
-        config=config, saved=saved_policy(tmp_path / "run", "reinforce"), split=Split.HELD_OUT, per_template=4, tries=2
+        config=configuration.answering(config, recorded),
+        saved=saved_policy(tmp_path / "run", "reinforce"),
+        split=Split.HELD_OUT,
+        per_template=4,
+        tries=2,
     )
     for greedy, report in zip((False, True), await evaluate(request), strict=True):
         measured = ends.final(Phase.REINFORCE, greedy=greedy)
@@ -209,7 +230,7 @@ def test_each_way_to_a_success_counts_once_and_nothing_held_out_is_recorded(tmp_
 
 
 async def selected(tmp_path: Path, recorded: Path, rule: Rule, *, size: int = 136) -> Path:
-    config = offline(tmp_path, recorded, "reinforcement.updates=0", "imitation.updates=12")
+    config = offline(tmp_path, recorded, "reinforcement.updates=0", "imitation.updates=3")
     await trained(config, tmp_path / "run")
     request = SelectRequest(
         folder=recorded,
@@ -278,6 +299,47 @@ async def test_a_set_that_holds_out_nothing_cannot_be_evaluated(tmp_path: Path) 
     await collect_recorded(recipe(tmp_path, HEAD), tmp_path / "set", division=Division(held_out=0))
     with pytest.raises(ConfigError, match="holds out no state"):
         await trained(offline(tmp_path, tmp_path / "set"), tmp_path / "run")
+
+
+def screens(tmp_path: Path, *, width: int, height: int) -> Path:
+    """A set of bare screenshots of that size."""
+    for name in ("a.png", "b.png"):
+        picture(tmp_path, name, width=width, height=height, shade=ord(name[0]))
+    row = {"bbox": [10, 100, 20, 30], "instruction": "go", "data_type": "icon", "data_source": "web"}
+    path = rows(tmp_path / "screenspot_web.json", [row | {"img_filename": name} for name in ("a.png", "b.png")])
+    division = Division(held_out=0.5)
+    import_set(ImportRequest(format=RecordFormat.SCREENSPOT, path=path, out=tmp_path / "set", division=division))
+    return tmp_path / "set"
+
+
+async def test_the_pixel_policy_is_not_shown_a_corner_of_a_larger_screen(tmp_path: Path) -> None:
+    config = offline(tmp_path, screens(tmp_path, width=300, height=400))
+    with pytest.raises(ConfigError, match=r"have 300 x 400 pixels, and the pixel policy sees screens of 160 x 210"):
+        await trained(config, tmp_path / "run")
+
+
+def test_a_policy_that_reads_elements_is_not_shown_bare_screenshots(tmp_path: Path) -> None:
+    states = RecordedSet(screens(tmp_path, width=160, height=210))
+    config = offline(tmp_path, tmp_path / "set", "policy.model=smollm2", "policy.codec=text")
+    with pytest.raises(ConfigError, match="knows screenshots without elements, and the policy reads elements alone"):
+        Recording(states, codec=TextCodec(tokenizer=LetterTokenizer()), config=config).learnable()
+
+
+def test_what_the_codec_cannot_say_is_left_out_and_counted(tmp_path: Path) -> None:
+    writer = RecordedWriter(tmp_path / "set", origin="a test")
+    seen = Observation(image=None, elements=(BUTTON,), accessibility="", url="", digest="")
+    for number, expert in enumerate((Click(ElementId(1)), Scroll(None, 0.5, 0.5), Scroll(None, 0.2, 0.2))):
+        start = Recorded(goal="go", observation=seen, expert=expert)
+        task = recorded_task("t", number)
+        writer.add(RecordedState(task=task, episode=str(number), step=0, source="made up", start=start))
+    writer.finish(Division(held_out=0))
+    config = offline(tmp_path, tmp_path / "set", "policy.model=smollm2", "policy.codec=text")
+    codec = TextCodec(tokenizer=LetterTokenizer())
+    found = Recording(RecordedSet(tmp_path / "set"), codec=codec, config=config).learnable()
+    assert found.places == (0,)
+    assert str(found) == (
+        "1 recorded states to learn from; 2 are left out, for the policy cannot say what was done there (scroll: 2)"
+    )
 
 
 async def test_a_damaged_set_is_named_and_another_is_not_written_over(tmp_path: Path) -> None:

@@ -1,17 +1,21 @@
 """Recorded states as one policy meets them: chosen, told as the recipe says, and in actions that it can say."""
 
 import difflib
+import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
 
+from PIL import Image
+
 from cairn.config.recipe import RunConfig
-from cairn.data.ids import TemplateId
+from cairn.data.ids import ImageId, TemplateId
+from cairn.data.pixel_vocabulary import Crop
 from cairn.data.recorded import PREFIX, Instruction, RecordedState, recorded_task, told
 from cairn.data.task import Split, Template
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, StoreError
 from cairn.ports import Codec
 from cairn.store.recorded import RecordedSet, States
 
@@ -66,6 +70,7 @@ class Recording:
         """Raises `ConfigError` where the set lacks what the recipe names."""
         options = config.recorded
         self._set = states
+        self._screen = Crop() if config.policy.model == "pixel" else None
         self._codec = codec
         self._instruction = Instruction(options.instruction)
         self.templates = chosen_templates(states, options.templates)
@@ -104,7 +109,9 @@ class Recording:
                 f"{self._set.folder} has {len(prepared)} training states, and the policy can say what was done at none "
                 "of them: choose another policy.codec, or another set"
             )
-        self._check_seen(prepared[kept[0]])
+        first = {prepared[place].task.template.id: prepared[place] for place in reversed(kept)}
+        for state in first.values():
+            self._check_seen(state)
         return Learnable(
             states=self._prepared(self._training.chosen(kept)),
             places=tuple(kept),
@@ -119,6 +126,22 @@ class Recording:
             raise ConfigError(
                 f"{self._set.folder} knows screenshots without elements, and the policy reads elements alone: "
                 "choose a policy that sees"
+            )
+        if self._screen is not None and start.observation.image is not None:
+            self._check_screen(state, start.observation.image, self._screen)
+
+    def _check_screen(self, state: RecordedState, image: ImageId, screen: Crop) -> None:
+        """The pixel policy would see a corner of a larger screen, and be told places on all of it."""
+        try:
+            data = self._set.blobs.get(image)
+        except KeyError:
+            raise StoreError(f"{self._set.folder} lacks the screenshot {image} of {state.name}") from None
+        with Image.open(io.BytesIO(data)) as picture:
+            width, height = picture.size
+        if (width, height) != (screen.screen_width, screen.screen_height):
+            raise ConfigError(
+                f"screenshots of {state.task.template.id} have {width} x {height} pixels, and the pixel policy sees "
+                f"screens of {screen.screen_width} x {screen.screen_height}: choose a policy for such screens"
             )
 
 
