@@ -308,6 +308,49 @@ BUGS = [
         ("ids[row, width - sequence.shape[0] :] = sequence", "ids[row, : sequence.shape[0]] = sequence"),
         ("cost > max_tokens", "cost > 2 * max_tokens"),
     ),
+    *_bugs(
+        "algo/selection.py",
+        ALGO,
+        ("0 < own.right < own.tries", "0 < own.right <= own.tries"),
+        ("-answers[place].tokens", "answers[place].tokens"),
+        ("2 * own.right >= own.tries", "2 * own.right > own.tries"),
+        ("given[kind] > 0, ", ""),
+        ("given[kind] < there[kind]", "given[kind] <= there[kind]"),
+    ),
+    *_bugs(
+        "algo/statistics.py",
+        ALGO,
+        ("* size / (size - 1) / values.shape[0] ** 2", "/ values.shape[0] ** 2"),
+        ("np.bincount(place, weights=values - mean)", "values - mean"),
+    ),
+    *_bugs(
+        "schedule/recorded.py",
+        ("tests/schedule/test_recorded.py",),
+        ("default_rng((self._seed, lap))", "default_rng(self._seed)"),
+        ("if state.task.split is not Split.TRAIN:", "if False:"),
+        ('self._count = whole(state, "count")', 'self._round = whole(state, "count")'),
+    ),
+    *_bugs(
+        "store/recorded.py",
+        ("tests/store/test_recorded.py",),
+        ("size = min(max(size, 1), len(names) - 1)", "size = max(size, 1)"),
+        ("wanted &= np.isin(known, list(templates))", "wanted |= np.isin(known, list(templates))"),
+        ("if zlib.crc32(line) != crc:", "if False:"),
+        ("by_template[task.template.id].add(task.id)", "by_template[task.id].add(task.id)"),
+    ),
+    *_bugs(
+        "formats/places.py",
+        ("tests/formats",),
+        ("right / self.width", "right / self.height"),
+        ("y / self.height)", "y / self.width)"),
+        ("min(inside, key=", "max(inside, key="),
+    ),
+    *_bugs(
+        "formats/screenspot.py",
+        ("tests/formats",),
+        ("picture.box(one, two, one + three, two + four)", "picture.box(one, two, three, four)"),
+        ("if max(one, two, three, four) <= 1:", "if False:"),
+    ),
 ]
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import bench, clean, config, demo, doctor, env, judge, ledger, seeds, snapshot, train
+from cairn.cli import bench, clean, config, data, demo, doctor, env, judge, ledger, seeds, snapshot, train
 
 app = typer.Typer(
     name="cairn",
@@ -24,6 +24,7 @@ app.command()(judge.judge)
 app.command()(clean.clean)
 app.command()(seeds.seeds)
 app.add_typer(demo.app, name="demo")
+app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
 app.add_typer(snapshot.app, name="snapshot")

@@ -20,6 +20,7 @@ from cairn.config.tables import (
     EvaluationOptions,
     ImitationOptions,
     PolicyOptions,
+    RecordedOptions,
     ReinforcementOptions,
     ReplayTable,
     RolloutOptions,
@@ -44,6 +45,7 @@ class RunConfig(Table):
     reward: RewardOptions = Field(default_factory=RewardOptions)
     rollout: RolloutOptions = Field(default_factory=RolloutOptions)
     snapshots: SnapshotOptions = Field(default_factory=SnapshotOptions)
+    recorded: RecordedOptions = Field(default_factory=RecordedOptions)
     tracks: TrackOptions = Field(default_factory=TrackOptions)
     adaptive: AdaptiveTable = Field(default_factory=AdaptiveTable)
     replay: ReplayTable = Field(default_factory=ReplayTable)
@@ -57,10 +59,10 @@ class RunConfig(Table):
         if twice:
             raise ValueError(f"environment.templates names {twice[0]!r} more than once")
         imitates = bool(self.imitation.updates or self.imitation.minutes or self.reinforcement.rehearsal)
-        if imitates and not self.demonstrations.per_template:
+        if imitates and not self.demonstrations.per_template and self.recorded.path is None:
             raise ValueError(
-                "there is nothing to imitate: with demonstrations.per_template = 0, imitation.updates, "
-                "imitation.minutes and reinforcement.rehearsal must be 0 or unset"
+                "there is nothing to imitate: with demonstrations.per_template = 0 and without recorded.path, "
+                "imitation.updates, imitation.minutes and reinforcement.rehearsal must be 0 or unset"
             )
         scheduler = self.reinforcement.scheduler
         if scheduler in {"tasks", "adaptive", "pivots", "progress"} and not self.tracks.per_template:
@@ -69,6 +71,8 @@ class RunConfig(Table):
             raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs snapshots.store, such as "auto"')
         if self.adaptive.lenient and self.snapshots.store == "none":
             raise ValueError('adaptive.lenient needs snapshots.store, such as "auto"')
+        if self.offline:
+            self._check_offline()
         self.policy.check()
         self.demonstrations.check()
         self.reinforcement.check()
@@ -76,6 +80,32 @@ class RunConfig(Table):
         terms, _ = resolved(self.reward)
         check_reachable(terms, self.reward, self.reinforcement, self.policy, self.rollout)
         return self
+
+    @property
+    def offline(self) -> bool:
+        """Whether the run has recorded states in the place of an environment."""
+        return self.reinforcement.scheduler == "recorded"
+
+    def _check_offline(self) -> None:
+        if self.recorded.path is None:
+            raise ValueError('reinforcement.scheduler = "recorded" needs recorded.path, a set that `cairn data` made')
+        for unheard, wanted in (
+            ("tracks.per_template = 0", self.tracks.per_template > 0),
+            ('snapshots.store = "none"', self.snapshots.store != "none"),
+            ("replay.capacity = 0", self.replay.capacity > 0),
+            ("demonstrations.url unset", self.demonstrations.url is not None),
+        ):
+            if wanted:
+                raise ValueError(
+                    f'reinforcement.scheduler = "recorded" needs {unheard}: there is no environment to act in'
+                )
+
+
+def answering(config: RunConfig, path: Path) -> RunConfig:
+    """The same policy at the recorded states of another set, without an environment."""
+    recorded = config.recorded.model_copy(update={"path": str(path), "templates": []})
+    learning = config.reinforcement.model_copy(update={"scheduler": "recorded"})
+    return config.model_copy(update={"recorded": recorded, "reinforcement": learning})
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:

@@ -73,6 +73,7 @@ def evaluation(measured: Measured) -> Event:
             "mean": measured.mean,
             "low": measured.low,
             "high": measured.high,
+            "reward": measured.reward,
             "final": measured.final,
         },
     )
