@@ -37,9 +37,9 @@ class Frame:
             case CoordinateSpace.FRACTIONS:
                 return 1.0, 1.0
             case CoordinateSpace.THOUSANDTHS:
-                return _THOUSANDTHS, _THOUSANDTHS
+                return float(_THOUSANDTHS), float(_THOUSANDTHS)
             case CoordinateSpace.PIXELS:
-                return self.width, self.height
+                return float(self.width), float(self.height)
 
     def say(self, point: Point) -> tuple[str, str]:
         """The numbers of a point: whole ones, or fractions with three places."""
@@ -67,5 +67,5 @@ class Frame:
     def _units(self, *, down: bool) -> float:
         width, height = self.extent
         if self.space is CoordinateSpace.FRACTIONS:
-            return _THOUSANDTHS
+            return float(_THOUSANDTHS)
         return height if down else width

@@ -7,25 +7,19 @@ from typing import Protocol, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
 from cairn.data.ids import ImageId
+from cairn.models.looking import Features
 from cairn.models.vision.families import Family
 from cairn.models.vision.processing import VisionProcessor
 
 _AT_ONCE = 16  # images, so that memory does not grow with the batch where no gradient is wanted
 _KEPT_BYTES = 256 * 2**20  # of processed images
-
-
-@dataclass(frozen=True, slots=True)
-class Features:
-    """What one image is to the model: the states that replace its placeholders, then those added in deeper layers."""
-
-    levels: tuple[Float[Tensor, "N D"], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
