@@ -46,7 +46,7 @@ def picture(seed: int, *, size: tuple[int, int] = SCREEN) -> ImageId:
     random = np.random.default_rng(seed)
     pixels = np.full((size[1], size[0], 3), random.integers(0, 256, 3), np.uint8)
     for _ in range(6):
-        x, y = random.integers(0, size[0] - 20), random.integers(0, size[1] - 20)
+        x, y = random.integers(0, max(1, size[0] - 20)), random.integers(0, max(1, size[1] - 20))
         pixels[y : y + random.integers(5, 60), x : x + random.integers(5, 60)] = random.integers(0, 256, 3)
     data = io.BytesIO()
     Image.fromarray(pixels).save(data, "PNG")
