@@ -96,7 +96,10 @@ def answered(mind: Mind, turns: list[Turn], seen: Observation, action: Action, *
         observation=seen,
         prompt=mind.codec.prompt(goal, turns, seen),
         completion=Completion(
-            token_ids=ids, logprobs=np.zeros(len(ids), np.float32), versions=np.zeros(len(ids), np.int32), truncated=False
+            token_ids=ids,
+            logprobs=np.zeros(len(ids), np.float32),
+            versions=np.zeros(len(ids), np.int32),
+            truncated=False,
         ),
         action=action,
     )

@@ -101,7 +101,10 @@ def test_an_answer_stays_in_later_prompts_as_it_was_sampled(family: Family) -> N
         observation=first.observation,
         prompt=first.prompt,
         completion=first.completion.__class__(
-            token_ids=odd, logprobs=np.zeros(len(odd), np.float32), versions=np.zeros(len(odd), np.int32), truncated=False
+            token_ids=odd,
+            logprobs=np.zeros(len(odd), np.float32),
+            versions=np.zeros(len(odd), np.int32),
+            truncated=False,
         ),
         action=first.action,
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import bench, clean, config, demo, doctor, env, ledger, seeds, snapshot, train
+from cairn.cli import bench, clean, config, demo, doctor, env, ledger, policy, seeds, snapshot, train
 
 app = typer.Typer(
     name="cairn",
@@ -25,6 +25,7 @@ app.command()(seeds.seeds)
 app.add_typer(demo.app, name="demo")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
+app.add_typer(policy.app, name="policy")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(bench.app, name="bench")
 

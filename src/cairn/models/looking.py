@@ -82,9 +82,7 @@ class Looking:
             torch.autograd.backward([level for level, _ in pairs], [gradient for _, gradient in pairs])
 
 
-def check_placeholders(
-    eyes: Eyes, ids: Int64[Tensor, "B L"], images: Sequence[Sequence[ImageId]]
-) -> None:
+def check_placeholders(eyes: Eyes, ids: Int64[Tensor, "B L"], images: Sequence[Sequence[ImageId]]) -> None:
     """Raise an `InvariantError` where a row has more or fewer placeholders than its images have features."""
     found = (ids == eyes.placeholder_id).sum(1).tolist()
     for row, (count, shown) in enumerate(zip(found, images, strict=True)):

@@ -175,9 +175,7 @@ class Policy:
         back = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=self.device)
         return read[0] if len(read) == 1 else torch.cat(read).index_select(0, back)
 
-    def _seen(
-        self, images: Sequence[ImageId], known: dict[ImageId, Features] | None
-    ) -> Mapping[ImageId, Features]:
+    def _seen(self, images: Sequence[ImageId], known: dict[ImageId, Features] | None) -> Mapping[ImageId, Features]:
         """What each of these images is to the model, looked at once; empty without eyes."""
         if self._eyes is None:
             return {}
@@ -195,9 +193,7 @@ class Policy:
             return (mask.cumsum(1) - 1).clamp(min=0)
         return self._eyes.positions(self.model, ids, mask, images)
 
-    def _images(
-        self, prompts: Sequence[Prompt], ids: Tensor, seen: Mapping[ImageId, Features]
-    ) -> Mapping[str, object]:
+    def _images(self, prompts: Sequence[Prompt], ids: Tensor, seen: Mapping[ImageId, Features]) -> Mapping[str, object]:
         """The model's arguments for the images of a pass; one row of `ids` for each prompt."""
         shown = [image for prompt in prompts for image in prompt.images]
         if self._eyes is not None:

@@ -235,7 +235,10 @@ class GradientLearner:
         """Micro-batches, which see each image of `examples` once: leave it to the loop's end."""
         lengths = [e.answer.shape[0] for e in examples]
         images = [image for e in examples for image in e.prompt.images]
-        with self._policy.looking(images), nullcontext() if self._reference is None else self._reference.looking(images):
+        with (
+            self._policy.looking(images),
+            nullcontext() if self._reference is None else self._reference.looking(images),
+        ):
             for part in micro_batches([e.prompt for e in examples], lengths, max_tokens=self._settings.max_tokens):
                 yield [examples[i] for i in part]
 

@@ -123,6 +123,4 @@ class _Fixed:
 
     def of(self, width: int, height: int) -> Layout:
         del width, height
-        return Layout(
-            width=self._side, height=self._side, text=self._placeholder * self._tokens, tokens=self._tokens
-        )
+        return Layout(width=self._side, height=self._side, text=self._placeholder * self._tokens, tokens=self._tokens)

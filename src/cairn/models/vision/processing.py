@@ -78,9 +78,7 @@ class VisionProcessor:
         self._look_alikes = re.compile("|".join(map(re.escape, tokenizer.special_texts)) + f"|[{_OPENS}{_CLOSES}]")
 
     @classmethod
-    def load(
-        cls, path: Path, *, family: Family, blobs: BlobStore, viewing: Viewing | None = None
-    ) -> "VisionProcessor":
+    def load(cls, path: Path, *, family: Family, blobs: BlobStore, viewing: Viewing | None = None) -> "VisionProcessor":
         """From a model's directory; `ConfigError` where something is missing, in one sentence."""
         tokenizer = HubTokenizer.load(path)
         template = path / "chat_template.json"
@@ -232,4 +230,3 @@ def _template_in(path: Path) -> str:
         return str(json.loads(path.read_bytes())["chat_template"])
     except (OSError, ValueError, KeyError) as error:
         raise StoreError(f"{path} is damaged: {error}") from error
-

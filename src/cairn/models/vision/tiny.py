@@ -65,12 +65,17 @@ class TinySize:
     initial_range: float = 0.08
 
 
-def make_tiny(family: Family, path: Path, *, size: TinySize | None = None, seed: int = 0) -> None:
-    """Write a model of `family` with random weights to the directory `path`; the same seed gives the same weights."""
+def make_tiny(
+    family: Family, path: Path, *, size: TinySize | None = None, seed: int = 0, lines: Sequence[str] = ()
+) -> None:
+    """Write a model of `family` with random weights to the directory `path`; the same seed gives the same weights.
+
+    The tokenizer is trained on `lines` beside its own, so that prompts of such words take few tokens.
+    """
     if family not in MADE:
         raise ConfigError(f"no tiny model of {family} can be made; of {', '.join(MADE)} it can")
     shape = size or TinySize()
-    tokenizer = _tokenizer(family, shape)
+    tokenizer = _tokenizer(family, shape, lines)
     with torch.random.fork_rng():
         torch.random.manual_seed(seed)
         model = _model(family, shape, tokenizer)
@@ -80,7 +85,7 @@ def make_tiny(family: Family, path: Path, *, size: TinySize | None = None, seed:
     _image_processor(family, shape).save_pretrained(path)
 
 
-def _tokenizer(family: Family, shape: TinySize) -> PreTrainedTokenizerFast:
+def _tokenizer(family: Family, shape: TinySize, lines: Sequence[str]) -> PreTrainedTokenizerFast:
     qwen = family.rotates_in_space
     special = _QWEN_TOKENS if qwen else _IMAGE_TOKENS
     own = Tokenizer(models.BPE())
@@ -94,7 +99,7 @@ def _tokenizer(family: Family, shape: TinySize) -> PreTrainedTokenizerFast:
         special_tokens=list(special),
         show_progress=False,
     )
-    own.train_from_iterator(_LINES * 4, trainer)
+    own.train_from_iterator([*_LINES, *lines] * 4, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=own,
         pad_token=special[0],
