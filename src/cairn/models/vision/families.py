@@ -65,3 +65,13 @@ def require_family(path: Path, *, codec: str) -> Family:
             f'them: choose "text" or "thinking", or a model of type {", ".join(Family)}'
         )
     return family
+
+
+def require_kind(path: Path, *, codec: str, sees: bool) -> None:
+    """Raise a `ConfigError` where the model in a directory is not of the kind that the codec speaks for."""
+    if sees:
+        require_family(path, codec=codec)
+    elif family_in(path) is not None:
+        raise ConfigError(
+            f'{path} holds a vision-language model: choose a dialect with screenshots in place of policy.codec = "{codec}"'
+        )
