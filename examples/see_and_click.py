@@ -103,6 +103,7 @@ codec = "ui-tars"
 coordinates = "thousandths"
 images = 1
 past_turns = 0
+instructions = false
 threads = 1
 dtype = "float32"
 max_answer_tokens = 24

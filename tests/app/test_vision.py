@@ -75,7 +75,9 @@ def test_a_run_imitates_and_reinforces_and_saves_a_model_that_loads_again(tmp_pa
     assert run.ledger.total(Quantity.JUDGED, purpose=Purpose.TRAIN) == 16
     saved = tmp_path / "run" / "checkpoints" / "reinforce"
     again = request(tmp_path, saved).config
-    asyncio.run(train(TrainRequest(config=again, folder=tmp_path / "again", resume=False, control=False, tensorboard=False)))
+    asyncio.run(
+        train(TrainRequest(config=again, folder=tmp_path / "again", resume=False, control=False, tensorboard=False))
+    )
 
 
 @pytest.mark.browser

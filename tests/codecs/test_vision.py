@@ -270,5 +270,5 @@ def test_a_history_shows_the_newest_screenshot_at_least() -> None:
 def test_a_recipe_can_name_every_dialect_and_only_for_a_model_by_path() -> None:
     for dialect in Dialect:
         PolicyOptions(codec=dialect.value, model="path", path="x").check()
-        with pytest.raises(ValueError, match='policy.model = "path"'):
+        with pytest.raises(ValueError, match=r'policy\.model = "path"'):
             PolicyOptions(codec=dialect.value, model="smollm2").check()

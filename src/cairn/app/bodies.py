@@ -128,7 +128,7 @@ def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
     codec = VisionCodec(
         processor=processor,
         dialect=Dialect(options.codec),
-        history=History(images=options.images, turns=options.past_turns),
+        history=History(images=options.images, turns=options.past_turns, instructed=options.instructions),
     )
     eyes = VisionEyes(processor)
     policy = Policy(

@@ -1,4 +1,4 @@
-"""Screenshots and actions of vision-language models: a chat over several turns, in the dialect that a model was taught."""
+"""Screenshots and actions of vision-language models: a chat over several turns, in a dialect that models are taught."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -80,10 +80,11 @@ class ChatProcessor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """How much of what went before is told."""
+    """What is told beside the newest screenshot."""
 
     images: int = 2  # screenshots, the newest included; older ones become a few words
     turns: int = 8  # exchanges
+    instructed: bool = True  # a message before the first explains the dialect
 
     def __post_init__(self) -> None:
         if self.images < 1 or self.turns < 0:
@@ -136,7 +137,8 @@ class VisionCodec:
         self, goal: str, recent: Sequence[Past], seen: Observation, *, left_out: int
     ) -> Iterator[Message]:
         right, bottom = self._frame(seen).extent
-        yield Message(role="system", text=self._grammar.system.format(right=f"{right:g}", bottom=f"{bottom:g}"))
+        if self._history.instructed:
+            yield Message(role="system", text=self._grammar.system.format(right=f"{right:g}", bottom=f"{bottom:g}"))
         opening = [f"Goal: {goal.strip()}", *([f"({left_out} earlier turns)"] if left_out else [])]
         for age, past in zip(range(len(recent), 0, -1), recent, strict=True):
             shown = past.observation.image if age < self._history.images else None

@@ -57,6 +57,8 @@ class PolicyOptions(Table):
     """Of vision-language models: screenshots in a prompt, the newest included; older ones become a few words."""
     past_turns: int = Field(default=8, ge=0)
     """Of vision-language models: earlier exchanges in a prompt."""
+    instructions: bool = True
+    """Of vision-language models: whether prompts explain the dialect. What learns it from scratch needs no telling."""
     coordinates: Literal["auto", "fractions", "thousandths", "pixels"] = "auto"
     """Of vision-language models: what the numbers of a place count; `auto`: as the model's family was taught."""
     max_image_tokens: int = Field(default=4096, ge=1)

@@ -14,7 +14,7 @@ as the model wants them. Between an answer's tokens there may be images too, of 
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -83,7 +83,7 @@ class Policy:
         )
 
     @contextmanager
-    def looking(self, images: Sequence[ImageId]) -> Iterator[None]:
+    def looking(self, images: Sequence[ImageId]) -> Generator[None]:
         """Look at each of these images once for all passes within, forward and backward.
 
         Gradients of what was seen are added up, and go back through the eyes when the block is left. The weights must

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -101,4 +101,5 @@ class HubTokenizer:
         """The conversation as the chat template writes it; `opened`: up to where the model's turn begins."""
         if self._tokenizer.chat_template is None:
             raise ConfigError(f"the tokenizer {self._tokenizer.name_or_path} has no chat template")
-        return str(self._tokenizer.apply_chat_template(list(turns), add_generation_prompt=opened, tokenize=False))
+        conversation = cast("list[dict[str, str]]", turns)  # contents may be lists of parts, too
+        return str(self._tokenizer.apply_chat_template(conversation, add_generation_prompt=opened, tokenize=False))

@@ -47,13 +47,10 @@ goto('address') · go_back() · noop(1000) · send_msg_to_user('the answer') · 
 
 def say(action: Action, seen: Observation, frame: Frame) -> str | None:
     """One call; elements by number, points by place."""
+    del seen
     match action:
-        case Click(target):
-            return _pointed("click", "mouse_click", target, frame)
-        case DoubleClick(target):
-            return _pointed("dblclick", "mouse_dblclick", target, frame)
-        case Hover(target):
-            return _pointed("hover", "mouse_move", target, frame)
+        case Click(target) | DoubleClick(target) | Hover(target):
+            return _pointed(*_NAMES[type(action)], target, frame)
         case RightClick(target):
             return _right(target, frame)
         case Drag(source, target):
@@ -62,6 +59,13 @@ def say(action: Action, seen: Observation, frame: Frame) -> str | None:
             return _at_target(action, frame)
         case _:
             return _plain(action)
+
+
+_NAMES: Mapping[type[Action], tuple[str, str]] = {
+    Click: ("click", "mouse_click"),
+    DoubleClick: ("dblclick", "mouse_dblclick"),
+    Hover: ("hover", "mouse_move"),
+}
 
 
 def _pointed(by_number: str, by_place: str, target: Target, frame: Frame) -> str:
@@ -105,16 +109,15 @@ def _plain(action: Action) -> str | None:
             return f"keyboard_press({grammar.single_quoted(keys)})"
         case Open(what):
             return f"goto({grammar.single_quoted(what)})"
-        case Back():
-            return "go_back()"
         case Wait(seconds):
             return f"noop({round(_MILLISECONDS * seconds)})"
         case Answer(text):
             return f"send_msg_to_user({grammar.single_quoted(text)})"
-        case Finish(FinishStatus.INFEASIBLE):
-            return "report_infeasible('')"
         case _:
-            return None
+            return _ALONE.get(action)
+
+
+_ALONE: Mapping[Action, str] = {Back(): "go_back()", Finish(FinishStatus.INFEASIBLE): "report_infeasible('')"}
 
 
 def _read(text: str, frame: Frame) -> Action:
@@ -122,6 +125,8 @@ def _read(text: str, frame: Frame) -> Action:
     if "<action>" in said:
         said = grammar.between(said, "<action>", "</action>")
     call = read_call(said.strip().strip("`").strip())
+    if call.name in _BARE:
+        return _BARE[call.name]
     reader = _READERS.get(call.name)
     if reader is None:
         raise ValueError(f"there is no call {call.name[:20]!r}")
@@ -187,6 +192,7 @@ def _pressed(call: Call) -> Action:
     return Key(_text(call, 1, "key_comb"))
 
 
+_BARE: Mapping[str, Action] = {"go_back": Back(), "report_infeasible": Finish(FinishStatus.INFEASIBLE)}
 _READERS: Mapping[str, Callable[[Call, Frame], Action]] = {
     "click": lambda call, _: _clicked(call, _element(call), 1),
     "dblclick": lambda call, _: DoubleClick(_element(call)),
@@ -204,10 +210,8 @@ _READERS: Mapping[str, Callable[[Call, Frame], Action]] = {
     "mouse_move": lambda call, frame: Hover(_place(call, frame)),
     "mouse_drag_and_drop": _dropped,
     "goto": lambda call, _: Open(_text(call, 0, "url")),
-    "go_back": lambda call, _: Back(),
     "noop": lambda call, _: Wait(grammar.number(call.positional[0]) / _MILLISECONDS if call.positional else 1.0),
     "send_msg_to_user": lambda call, _: Answer(_text(call, 0, "text")),
-    "report_infeasible": lambda call, _: Finish(FinishStatus.INFEASIBLE),
 }
 
 GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE), by_number=True, fills=True)

@@ -1,5 +1,6 @@
 """The dialects that a recipe can name."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from cairn.codecs.dialects import browsergym, gui_r1, infigui, mobilegym, qwen_computer, qwen_mobile, ui_tars
@@ -20,18 +21,15 @@ class Dialect(StrEnum):
     @property
     def grammar(self) -> Grammar:
         """Its way to speak."""
-        match self:
-            case Dialect.UI_TARS:
-                return ui_tars.GRAMMAR
-            case Dialect.QWEN_COMPUTER:
-                return qwen_computer.GRAMMAR
-            case Dialect.QWEN_MOBILE:
-                return qwen_mobile.GRAMMAR
-            case Dialect.GUI_R1:
-                return gui_r1.GRAMMAR
-            case Dialect.INFIGUI:
-                return infigui.GRAMMAR
-            case Dialect.MOBILEGYM:
-                return mobilegym.GRAMMAR
-            case Dialect.BROWSERGYM:
-                return browsergym.GRAMMAR
+        return _GRAMMARS[self]
+
+
+_GRAMMARS: Mapping[Dialect, Grammar] = {
+    Dialect.UI_TARS: ui_tars.GRAMMAR,
+    Dialect.QWEN_COMPUTER: qwen_computer.GRAMMAR,
+    Dialect.QWEN_MOBILE: qwen_mobile.GRAMMAR,
+    Dialect.GUI_R1: gui_r1.GRAMMAR,
+    Dialect.INFIGUI: infigui.GRAMMAR,
+    Dialect.MOBILEGYM: mobilegym.GRAMMAR,
+    Dialect.BROWSERGYM: browsergym.GRAMMAR,
+}

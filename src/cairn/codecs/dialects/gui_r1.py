@@ -31,7 +31,8 @@ _SHAPE = "answer with <think>…</think><answer>[{'action': …, 'point': [x, y]
 _NOWHERE = "[-100, -100]"
 _NOTHING = "no input text"
 
-_SYSTEM = """You operate a graphical interface to reach a goal. Each turn you see a screenshot. First think, then answer:
+_SYSTEM = """You operate a graphical interface to reach a goal. Each turn you see a screenshot. First think, then
+answer:
 <think>your thoughts</think><answer>[{{'action': 'click', 'point': [x, y], 'input_text': 'no input text'}}]</answer>
 Points go from [0, 0] at the top left to [{right}, {bottom}] at the bottom right; an action without one has
 [-100, -100], and one without text has 'no input text'. Actions:

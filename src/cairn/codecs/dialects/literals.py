@@ -12,7 +12,7 @@ from typing import TypeAlias
 LONGEST = 20_000
 DEEPEST = 8
 
-Value: TypeAlias = "str | int | float | bool | None | list[Value] | dict[str, Value]"
+Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
 
 _NUMBER = re.compile(r"[-+]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][-+]?\d{1,2})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9.]{0,63}")

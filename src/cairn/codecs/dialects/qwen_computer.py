@@ -33,8 +33,9 @@ from cairn.data.observation import Observation
 _TOOL = "computer_use"
 _SHAPE = "answer with one call of computer_use between <tool_call> and </tool_call>"
 
-_SYSTEM = """You operate a computer by mouse and keyboard to reach a goal. Each turn you see a screenshot and answer with
-one tool call: <tool_call>
+_SYSTEM = """You operate a computer by mouse and keyboard to reach a goal. Each turn you see a screenshot and answer
+with one tool call:
+<tool_call>
 {{"name": "computer_use", "arguments": {{"action": "left_click", "coordinate": [x, y]}}}}
 </tool_call>
 Coordinates go from [0, 0] at the top left to [{right}, {bottom}] at the bottom right. Actions and their arguments:

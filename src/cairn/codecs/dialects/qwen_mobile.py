@@ -48,6 +48,7 @@ _SYSTEM = (
 """
     + ACTIONS
 )
+_WORDED: Mapping[type[Action], str] = {Type: "type", Key: "key", Open: "open", Answer: "answer"}
 _BUTTONS: Mapping[Action, str] = {Back(): "Back", Home(): "Home", Key("Enter"): "Enter"}
 
 
@@ -78,16 +79,10 @@ def _plain(action: Action) -> str | None:
     match action:
         case Back() | Home() | Key("Enter"):
             return f'"action": "system_button", "button": "{_BUTTONS[action]}"'
-        case Type(text, None):
-            return f'"action": "type", "text": {grammar.quoted(text)}'
-        case Key(keys):
-            return f'"action": "key", "text": {grammar.quoted(keys)}'
-        case Open(what):
-            return f'"action": "open", "text": {grammar.quoted(what)}'
+        case Type(text, None) | Key(text) | Open(text) | Answer(text):
+            return f'"action": "{_WORDED[type(action)]}", "text": {grammar.quoted(text)}'
         case Wait(seconds):
             return f'"action": "wait", "time": {seconds:g}'
-        case Answer(text):
-            return f'"action": "answer", "text": {grammar.quoted(text)}'
         case Finish(status):
             word = "success" if status is FinishStatus.DONE else "failure"
             return f'"action": "terminate", "status": "{word}"'

@@ -133,6 +133,8 @@ def _read(text: str, frame: Frame) -> Action:
     call = read_call(said.strip())
     if call.name in _POINTED:
         return _POINTED[call.name](_at(call, frame, "start_box", "point", "box"))
+    if call.name in _BARE:
+        return _BARE[call.name]
     reader = _READERS.get(call.name)
     if reader is None:
         raise ValueError(f"there is no call {call.name[:20]!r}")
@@ -166,17 +168,19 @@ def _finished(call: Call, frame: Frame) -> Action:
     return Finish() if said in {None, ""} else Answer(grammar.text_of(said))
 
 
+_BARE: Mapping[str, Action] = {
+    "press_back": Back(),
+    "press_home": Home(),
+    "wait": Wait(_PAUSE),
+    "call_user": Finish(FinishStatus.INFEASIBLE),
+}
 _READERS: Mapping[str, Callable[[Call, Frame], Action]] = {
     "drag": _drag,
     "scroll": _scroll,
     "type": lambda call, _: Type(grammar.text_of(_argument(call, "content"))),
     "hotkey": lambda call, _: Key(grammar.chord(grammar.text_of(_argument(call, "key")).replace("+", " ").split(" "))),
     "open_app": lambda call, _: Open(grammar.text_of(_argument(call, "app_name"))),
-    "press_back": lambda call, _: Back(),
-    "press_home": lambda call, _: Home(),
-    "wait": lambda call, _: Wait(_PAUSE),
     "finished": _finished,
-    "call_user": lambda call, _: Finish(FinishStatus.INFEASIBLE),
 }
 
 GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE))

@@ -91,13 +91,14 @@ class VisionEyes:
         states = tuple(each.levels[0] for each in features)
         if self._family is Family.QWEN3_VL:
             deep = [tuple(each.levels[i] for each in features) for i in range(1, len(features[0].levels))]
-            return {
-                "mm_encoder_outputs": {
-                    "image": BaseModelOutputWithDeepstackFeatures(pooler_output=states, deepstack_features=deep)
-                }
-            }
+            found = BaseModelOutputWithDeepstackFeatures(
+                pooler_output=cast("torch.FloatTensor", states),
+                deepstack_features=cast("list[torch.FloatTensor]", deep),
+            )
+            return {"mm_encoder_outputs": {"image": found}}
         pooled = torch.cat(states) if self._family.tiled else states
-        return {"mm_encoder_outputs": {"image": BaseModelOutputWithPooling(pooler_output=pooled)}}
+        found = BaseModelOutputWithPooling(pooler_output=cast("torch.FloatTensor", pooled))
+        return {"mm_encoder_outputs": {"image": found}}
 
     def positions(
         self,

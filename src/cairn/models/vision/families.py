@@ -73,5 +73,6 @@ def require_kind(path: Path, *, codec: str, sees: bool) -> None:
         require_family(path, codec=codec)
     elif family_in(path) is not None:
         raise ConfigError(
-            f'{path} holds a vision-language model: choose a dialect with screenshots in place of policy.codec = "{codec}"'
+            f"{path} holds a vision-language model: choose a dialect with screenshots in place of "
+            f'policy.codec = "{codec}"'
         )

@@ -1,4 +1,4 @@
-"""A vision-language model's own tokenizer, chat template and image processor, as the codecs and the policy want them."""
+"""A vision-language model's own tokenizer, chat template and image processor, as codecs and policy want them."""
 
 import io
 import json

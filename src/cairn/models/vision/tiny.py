@@ -1,13 +1,12 @@
-"""Tiny vision-language models of the real classes with random weights: for tests, and to try a recipe without a download.
+"""Tiny vision-language models of the real classes, with random weights: for tests, and to try a recipe offline.
 
 Everything is made here: weights, a byte-level tokenizer with the family's special tokens, a chat template of the
 family's shape and an image processor. The directory reads as one from a hub would.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -45,7 +44,7 @@ _IMAGE_TEMPLATE = """{% for message in messages %}{{ message.role | capitalize }
 {% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"""
 _LINES = (
     "Thought: I press the button. Action: click(start_box='(10,20)') type(content='text') finished()",
-    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [10, 20]}}\n</tool_call>',
+    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [1, 2]}}\n</tool_call>',
     "<think></think><answer>[{'action': 'click', 'point': [10, 20], 'input_text': 'no input text'}]</answer>",
     '<answer>{"action": "CLICK", "point": [10, 20]}</answer> scroll down up left right',
     "Goal: click the button, then enter the text in the text field and press submit. Note: system user assistant",
@@ -169,23 +168,19 @@ def _sections(shape: TinySize) -> list[int]:
     return [pairs - 2 * side, side, side]
 
 
-def _placeholders(tokenizer: PreTrainedTokenizerFast, **tokens: str) -> dict[str, int]:
-    return {name: cast("int", tokenizer.convert_tokens_to_ids(token)) for name, token in tokens.items()}
-
-
-def _qwen_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
-    return _placeholders(
-        tokenizer,
-        image_token_id="<|image_pad|>",
-        video_token_id="<|video_pad|>",
-        vision_start_token_id="<|vision_start|>",
-        vision_end_token_id="<|vision_end|>",
-    )
+def _qwen_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, object]:
+    names = {
+        "image_token_id": "<|image_pad|>",
+        "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>",
+        "vision_end_token_id": "<|vision_end|>",
+    }
+    return {name: tokenizer.convert_tokens_to_ids(token) for name, token in names.items()}
 
 
 def _qwen2_5(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
     rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": _sections(shape)}
-    vision = {
+    vision: dict[str, object] = {
         "depth": shape.vision_layers,
         "hidden_size": shape.vision_width,
         "intermediate_size": 2 * shape.vision_width,
@@ -194,12 +189,8 @@ def _qwen2_5(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLC
         "window_size": 112,
         "fullatt_block_indexes": [shape.vision_layers - 1],
     }
-    return Qwen2_5_VLConfig(
-        text_config=_text(shape, tokenizer) | {"rope_parameters": rope},
-        vision_config=vision,
-        tie_word_embeddings=True,
-        **_qwen_ids(tokenizer),
-    )
+    text = _text(shape, tokenizer) | {"rope_parameters": rope}
+    return Qwen2_5_VLConfig.from_dict(_whole(text, vision) | _qwen_ids(tokenizer))
 
 
 def _qwen3(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig:
@@ -209,7 +200,7 @@ def _qwen3(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig
         "mrope_section": _sections(shape),
         "mrope_interleaved": True,
     }
-    vision = {
+    vision: dict[str, object] = {
         "depth": shape.vision_layers,
         "hidden_size": shape.vision_width,
         "intermediate_size": 2 * shape.vision_width,
@@ -218,12 +209,8 @@ def _qwen3(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> Qwen3VLConfig
         "num_position_embeddings": 256,
         "deepstack_visual_indexes": [0],
     }
-    return Qwen3VLConfig(
-        text_config=_text(shape, tokenizer) | {"rope_parameters": rope, "head_dim": shape.width // 4},
-        vision_config=vision,
-        tie_word_embeddings=True,
-        **_qwen_ids(tokenizer),
-    )
+    text = _text(shape, tokenizer) | {"rope_parameters": rope, "head_dim": shape.width // 4}
+    return Qwen3VLConfig.from_dict(_whole(text, vision) | _qwen_ids(tokenizer))
 
 
 def _llama(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> dict[str, object]:
@@ -231,7 +218,7 @@ def _llama(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> dict[str, obj
 
 
 def _idefics3(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> Idefics3Config:
-    vision = {
+    vision: dict[str, object] = {
         "hidden_size": shape.vision_width,
         "intermediate_size": 2 * shape.vision_width,
         "num_hidden_layers": shape.vision_layers,
@@ -239,18 +226,12 @@ def _idefics3(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> Idefics3Co
         "image_size": _tile(shape),
         "patch_size": 14,
     }
-    return Idefics3Config(
-        text_config=_llama(shape, tokenizer),
-        vision_config=vision,
-        scale_factor=2,
-        tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
-        **_placeholders(tokenizer, image_token_id="<image>"),
-    )
+    whole = _whole(_llama(shape, tokenizer), vision) | {"pad_token_id": tokenizer.pad_token_id, "scale_factor": 2}
+    return Idefics3Config.from_dict(whole | {"image_token_id": tokenizer.convert_tokens_to_ids("<image>")})
 
 
 def _llava(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> LlavaConfig:
-    vision = {
+    vision: dict[str, object] = {
         "model_type": "siglip_vision_model",
         "hidden_size": shape.vision_width,
         "intermediate_size": 2 * shape.vision_width,
@@ -260,14 +241,16 @@ def _llava(shape: TinySize, tokenizer: PreTrainedTokenizerFast) -> LlavaConfig:
         "patch_size": 14,
         "vision_use_head": False,
     }
-    return LlavaConfig(
-        text_config=_llama(shape, tokenizer),
-        vision_config=vision,
-        vision_feature_layer=-1,
-        vision_feature_select_strategy="full",
-        tie_word_embeddings=True,
-        **_placeholders(tokenizer, image_token_id="<image>"),
-    )
+    whole = _whole(_llama(shape, tokenizer), vision) | {
+        "vision_feature_layer": -1,
+        "vision_feature_select_strategy": "full",
+        "image_token_id": tokenizer.convert_tokens_to_ids("<image>"),
+    }
+    return LlavaConfig.from_dict(whole)
+
+
+def _whole(text: dict[str, object], vision: dict[str, object]) -> dict[str, object]:
+    return {"text_config": text, "vision_config": vision, "tie_word_embeddings": True}
 
 
 def _tile(shape: TinySize) -> int:
@@ -279,7 +262,8 @@ def _image_processor(family: Family, shape: TinySize) -> BaseImageProcessor:
     tile = _tile(shape)
     match family:
         case Family.QWEN3_VL:
-            return Qwen2VLImageProcessorPil(patch_size=16, size=_bounds(shape, 32), **_HALVES)
+            halves = [0.5, 0.5, 0.5]
+            return Qwen2VLImageProcessorPil(patch_size=16, size=_bounds(shape, 32), image_mean=halves, image_std=halves)
         case Family.IDEFICS3:
             return Idefics3ImageProcessorPil(
                 size={"longest_edge": 2 * tile}, max_image_size={"longest_edge": tile}, do_image_splitting=True
@@ -288,9 +272,6 @@ def _image_processor(family: Family, shape: TinySize) -> BaseImageProcessor:
             return SiglipImageProcessorPil(size={"height": tile, "width": tile})
         case _:
             return Qwen2VLImageProcessorPil(size=_bounds(shape, 28))
-
-
-_HALVES: Mapping[str, Sequence[float]] = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 
 
 def _bounds(shape: TinySize, least: int) -> dict[str, int]:
