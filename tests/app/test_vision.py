@@ -15,7 +15,7 @@ from cairn.data.task import Purpose
 from cairn.errors import ConfigError
 
 
-def request(tmp_path: Path, model: Path, *, environment: str = "scripted", codec: str = "ui-tars", more: str = ""):
+def request(tmp_path: Path, model: Path, *, environment: str = "scripted", codec: str = "ui-tars", imitations: int = 2, more: str = ""):
     path = tmp_path / "recipe.toml"
     path.write_text(
         f"""
@@ -35,8 +35,9 @@ def request(tmp_path: Path, model: Path, *, environment: str = "scripted", codec
         [demonstrations]
         per_template = 2
         [imitation]
-        updates = 4
-        batch_size = 2
+        updates = {imitations}
+        batch_size = 8
+        answers_per_turn = 2
         optimizer.learning_rate = 3e-3
         optimizer.warmup_steps = 1
         [reinforcement]
@@ -82,13 +83,12 @@ def test_a_run_imitates_and_reinforces_and_saves_a_model_that_loads_again(tmp_pa
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.enable_socket
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_run_on_real_pages_goes_through_imitation_and_reinforcement(tmp_path: Path, tiny: Path) -> None:
-    asyncio.run(train(request(tmp_path, tiny, environment="miniwob")))
+    asyncio.run(train(request(tmp_path, tiny, environment="miniwob", imitations=30)))
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     phases = {e["fields"]["phase"] for e in events if e["kind"] == "update"}
-    assert "imitate" in phases
+    assert phases == {"imitate", "reinforce"}
     ledger = open_run(tmp_path / "run").ledger
     assert ledger.total(Quantity.JUDGED, purpose=Purpose.TRAIN) == 16
     assert ledger.total(Quantity.INFRASTRUCTURE_ERROR) == 0
