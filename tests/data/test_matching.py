@@ -28,7 +28,7 @@ from cairn.data.action import (
     Wait,
 )
 from cairn.data.ids import ElementId
-from cairn.data.matching import Matching, TextRule, token_f1
+from cairn.data.matching import Matching, PlaceRule, TextRule, token_f1
 from cairn.data.observation import Box, Element, Observation
 from cairn.errors import ConfigError
 
@@ -56,6 +56,24 @@ def test_an_element_stands_for_its_middle_but_two_elements_are_two() -> None:
     assert not PAPER.same(Click(ONE), Click(TWO), SEEN)
     assert not PAPER.same(Click(GONE), Click(HERE), SEEN)
     assert PAPER.same(Click(GONE), Click(GONE), SEEN)
+
+
+def test_clicks_on_one_element_are_one_click_where_elements_count() -> None:
+    rules = Matching(places=PlaceRule.ELEMENT)
+    wide = replace(BUTTON, box=Box(left=0.0, top=0.1, width=1.0, height=0.05))
+    word = replace(wide, id=ElementId(2), role="link", box=Box(left=0.1, top=0.1, width=0.1, height=0.05))
+    text = replace(wide, id=ElementId(3), interactive=False)
+    seen = replace(SEEN, elements=(wide, word, text))
+    start, end, on_word = Click(Point(0.0, 0.12)), Click(Point(1.0, 0.1)), Click(Point(0.15, 0.12))
+    assert rules.same(start, end, seen)
+    assert rules.same(Click(ONE), end, seen)
+    assert not PAPER.same(start, end, seen)
+    assert rules.same(on_word, Click(TWO), seen)  # the smaller of two, one inside the other
+    assert not rules.same(start, on_word, seen)
+    assert not rules.same(start, Click(Point(0.0, 0.2)), seen)  # near, and beside it
+    assert rules.same(Click(Point(0.5, 0.5)), Click(Point(0.54, 0.5)), seen)  # both beside everything
+    assert rules.same(Type("a", ONE), Type("b", end.target), seen)
+    assert not rules.same(Drag(start.target, ONE), Drag(end.target, ONE), seen)  # where a drag begins matters
 
 
 def test_a_drag_is_the_same_where_both_ends_are() -> None:
@@ -138,9 +156,11 @@ actions = st.one_of(
 )
 
 
-@given(actions, actions, st.sampled_from(list(TextRule)))
-def test_being_the_same_is_reflexive_and_symmetric(one: Action, other: Action, text: TextRule) -> None:
-    rules = Matching(text=text)
+@given(actions, actions, st.sampled_from(list(TextRule)), st.sampled_from(list(PlaceRule)))
+def test_being_the_same_is_reflexive_and_symmetric(
+    one: Action, other: Action, text: TextRule, places: PlaceRule
+) -> None:
+    rules = Matching(text=text, places=places)
     assert rules.same(one, one, SEEN)
     assert rules.same(one, other, SEEN) == rules.same(other, one, SEEN)
 

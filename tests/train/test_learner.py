@@ -117,10 +117,10 @@ def test_merged_samples_count_like_the_samples_they_stand_for() -> None:
     assert a.entropy == pytest.approx(b.entropy, rel=1e-5)
 
 
-def test_trained_tokens_count_a_shared_prompt_once() -> None:
+def test_what_answers_begin_with_in_common_is_computed_once_and_their_last_tokens_not_at_all() -> None:
     trained = learner()
     data = Batch(samples=tuple(credited(prompt(9), [10, a], policy=policy()) for a in (11, 12, 13)))
-    assert trained.improve(data).trained_tokens == 9 + 3 * 2
+    assert trained.improve(data).trained_tokens == 9 + 1
 
 
 def test_context_between_merged_turns_is_read_but_not_trained() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cairn.config.recipe import RunConfig
 from cairn.data.checkpoint import Track
-from cairn.data.matching import Matching, TextRule
+from cairn.data.matching import Matching, PlaceRule, TextRule
 from cairn.data.task import Template
 from cairn.ports import Scheduler
 from cairn.schedule.adaptive import Adaptive, AdaptiveOptions
@@ -79,9 +79,10 @@ def _selection(config: RunConfig) -> Selection:
     return Selection(signal=Signal(options.signal), threshold=options.threshold, rules=matching_rules(config))
 
 
-_NOT_OF_STAGE_TWO = {"signal", "threshold", "tolerance", "text", "lenient", "survey_every", "weighted"}
+_NOT_OF_STAGE_TWO = {"signal", "threshold", "tolerance", "places", "text", "lenient", "survey_every", "weighted"}
 
 
 def matching_rules(config: RunConfig) -> Matching:
     """When two actions are the same."""
-    return Matching(tolerance=config.adaptive.tolerance, text=TextRule(config.adaptive.text))
+    options = config.adaptive
+    return Matching(tolerance=options.tolerance, text=TextRule(options.text), places=PlaceRule(options.places))

@@ -262,6 +262,8 @@ class AdaptiveTable(Table):
     """Of the signal; default: its usual one (0.45 for disagreement)."""
     tolerance: float = Field(default=0.05, ge=0, lt=1)
     """Share of the screen within which two places are one."""
+    places: Literal["near", "element"] = "near"
+    """When two clicks are the same: within the tolerance (published), or, beyond the paper, on one element."""
     text: Literal["any", "exact", "overlap"] = "any"
     """When two typed texts are the same: always (published), but for case, or where half of their words are shared."""
     tau_low: float = Field(default=0.25, ge=0, le=1)

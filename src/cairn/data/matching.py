@@ -27,7 +27,8 @@ from cairn.data.action import (
     Target,
     Type,
 )
-from cairn.data.observation import Observation
+from cairn.data.ids import ElementId
+from cairn.data.observation import Box, Observation
 from cairn.errors import ConfigError
 
 _NEAR = 1e-9  # the tolerance is inclusive, and 0.55 - 0.5 is a little more than 0.05
@@ -41,12 +42,20 @@ class TextRule(StrEnum):
     OVERLAP = "overlap"  # where their words' F1 is at least one half
 
 
+class PlaceRule(StrEnum):
+    """When two places that are clicked on are the same."""
+
+    NEAR = "near"  # within the tolerance: the published rule
+    ELEMENT = "element"  # on one interactive element, wherever on it; where neither is on any, within the tolerance
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
     """The rules; `tolerance` is a share of the screen's width and of its height, inclusive."""
 
     tolerance: float = 0.05
     text: TextRule = TextRule.ANY
+    places: PlaceRule = PlaceRule.NEAR
 
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance < 1:
@@ -64,11 +73,9 @@ class Matching:
                 | (LongPress(a), LongPress(b))
                 | (Hover(a), Hover(b))
             ):
-                return self._same_place(a, b, seen)
+                return self._same_target(a, b, seen)
             case Drag(), Drag():
-                return self._same_place(one.source, other.source, seen) and self._same_place(
-                    one.target, other.target, seen
-                )
+                return self._near(one.source, other.source, seen) and self._near(one.target, other.target, seen)
             case Type(), Type():
                 return self._same_field(one, other, seen) and self._same_text(one.text, other.text)
             case Answer(), Answer():
@@ -96,7 +103,14 @@ class Matching:
                 found.append([index])
         return tuple(tuple(sorted(cluster)) for cluster in found)
 
-    def _same_place(self, one: Target, other: Target, seen: Observation) -> bool:
+    def _same_target(self, one: Target, other: Target, seen: Observation) -> bool:
+        if self.places is PlaceRule.ELEMENT:
+            hit, struck = _hit(one, seen), _hit(other, seen)
+            if hit is not None or struck is not None:
+                return hit == struck
+        return self._near(one, other, seen)
+
+    def _near(self, one: Target, other: Target, seen: Observation) -> bool:
         if not isinstance(one, Point) and not isinstance(other, Point):
             return one == other
         a, b = _place(one, seen), _place(other, seen)
@@ -107,7 +121,7 @@ class Matching:
 
     def _same_field(self, one: Type, other: Type, seen: Observation) -> bool:
         """Text that goes wherever the focus is equals text for a named field."""
-        return one.target is None or other.target is None or self._same_place(one.target, other.target, seen)
+        return one.target is None or other.target is None or self._same_target(one.target, other.target, seen)
 
     def _same_text(self, one: str, other: str) -> bool:
         match self.text:
@@ -129,6 +143,18 @@ def token_f1(one: str, other: str) -> float:
 
 def _words(text: str) -> list[str]:
     return text.casefold().split()
+
+
+def _hit(target: Target, seen: Observation) -> ElementId | None:
+    """The interactive element that is clicked on; of several, one inside the other, the smallest."""
+    if not isinstance(target, Point):
+        return target
+    under = [e for e in seen.elements if e.interactive and _inside(target, e.box)]
+    return min(under, key=lambda e: e.box.width * e.box.height).id if under else None
+
+
+def _inside(point: Point, box: Box) -> bool:
+    return box.left <= point.x <= box.left + box.width and box.top <= point.y <= box.top + box.height
 
 
 def _place(target: Target, seen: Observation) -> Point | None:

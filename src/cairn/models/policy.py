@@ -26,9 +26,12 @@ from transformers import PreTrainedModel
 from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.errors import InvariantError
-from cairn.models.batching import buckets, distinct, padded_left, padded_right
+from cairn.models.batching import buckets, distinct, micro_batches, padded_left, padded_right
 from cairn.models.looking import Eyes, Features, Looking, check_placeholders
 from cairn.models.prefix import Prefix, RowCache, join, joinable
+from cairn.models.scoring import Scores, of_hidden, of_logits
+from cairn.models.tree import tree_batches
+from cairn.models.trees import tree_reader
 
 _PASS_COST = 512
 """What one more pass costs in training, in tokens: gradients of all weights are added up after each."""
@@ -48,10 +51,12 @@ class Policy:
         image_features: ImageFeatures | None = None,
         eyes: Eyes | None = None,
         autocast: torch.dtype | None = None,
+        sharing: bool = True,
     ) -> None:
         """Wrap `model` as it is; with `autocast`, matrix products are computed in that type.
 
-        Images are seen by `eyes`, or by a model of its own kind through `image_features`.
+        Images are seen by `eyes`, or by a model of its own kind through `image_features`. Without `sharing` the learner
+        computes every sequence by itself: to compare with.
         """
         self.model = model.eval()  # dropout would make the sampled and the trained distribution differ
         self._image_features = image_features
@@ -60,6 +65,12 @@ class Policy:
         self._autocast = autocast
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
         self._several_passes = image_features is None and self._cache_is_joinable()
+        self._trees = tree_reader(model, sharing=sharing) if image_features is None and eyes is None else None
+
+    @property
+    def packs(self) -> bool:
+        """Whether what sequences begin with in common is computed once wherever it ends; else prompts alone are."""
+        return self._trees is not None
 
     @property
     def device(self) -> torch.device:
@@ -147,6 +158,45 @@ class Policy:
             rest, _ = self.extend(prefix, ids[:, :-1])
         return torch.cat([first, rest], 1)
 
+    def scores(
+        self,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Int32[np.ndarray, " A"]],
+        sampled: Sequence[Int64[np.ndarray, " T"]],
+        *,
+        temperature: float,
+    ) -> Scores:
+        """How likely the answers' tokens at the places `sampled` were, one answer after another."""
+        wanted = np.concatenate([answer[at] for answer, at in zip(answers, sampled, strict=True)]).astype(np.int64)
+        ids = torch.from_numpy(wanted).to(self.device)
+        if self._trees is None:
+            logits = self.answer_logits(prompts, answers)
+            at = np.concatenate([row * logits.shape[1] + own for row, own in enumerate(sampled)])
+            flat = logits.flatten(0, 1).index_select(0, torch.from_numpy(at).to(self.device))
+            chosen, entropy = of_logits(flat, ids, temperature=temperature)
+            unique, _ = distinct(prompts)
+            computed = sum(p.token_ids.shape[0] for p in unique) + sum(a.shape[0] for a in answers)
+            return Scores(chosen=chosen, entropy=entropy, computed=computed)
+        with self._precision():
+            before = [p.token_ids.shape[0] - 1 + at for p, at in zip(prompts, sampled, strict=True)]
+            hidden, computed = self._trees.read(_whole(prompts, answers), before)
+            head, vocabulary = self._trees.head, self._trees.vocabulary
+            chosen, entropy = of_hidden(
+                hidden, ids, head=lambda h: self._allowed(head(h)), vocabulary=vocabulary, temperature=temperature
+            )
+        return Scores(chosen=chosen, entropy=entropy, computed=computed)
+
+    def parts(
+        self, prompts: Sequence[Prompt], answers: Sequence[Int32[np.ndarray, " A"]], *, max_tokens: int
+    ) -> list[list[int]]:
+        """Numbers of the answers that `scores` takes at once to compute `max_tokens` at most; at least one of them."""
+        if self._trees is None:
+            return micro_batches(prompts, [answer.shape[0] for answer in answers], max_tokens=max_tokens)
+        return tree_batches(_whole(prompts, answers), max_tokens=max_tokens)
+
+    def _allowed(self, logits: Tensor) -> Tensor:
+        return logits.float().index_fill(-1, self._forbidden, -torch.inf)
+
     def _read(self, prompts: Sequence[Prompt], seen: Mapping[ImageId, Features]) -> Prefix:
         ids, mask = (torch.from_numpy(a).to(self.device) for a in padded_left([p.token_ids for p in prompts]))
         images = self._images(prompts, ids, seen)
@@ -225,8 +275,7 @@ class Policy:
                 logits_to_keep=keep,
                 **images,
             )
-        logits = out.logits.float()
-        return logits.index_fill(-1, self._forbidden, -torch.inf), out.past_key_values
+        return self._allowed(out.logits), out.past_key_values
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=self._autocast is not None)
@@ -235,3 +284,10 @@ class Policy:
     def _cache_is_joinable(self) -> bool:
         one = torch.ones((1, 1), dtype=torch.long, device=self.device)
         return joinable(self.model(input_ids=one, attention_mask=one, use_cache=True, logits_to_keep=1).past_key_values)
+
+
+def _whole(prompts: Sequence[Prompt], answers: Sequence[Int32[np.ndarray, " A"]]) -> list[Int64[np.ndarray, " L"]]:
+    """All that must be read: nothing is chosen after an answer's last token."""
+    return [
+        np.concatenate([p.token_ids, answer[:-1]]).astype(np.int64) for p, answer in zip(prompts, answers, strict=True)
+    ]

@@ -17,9 +17,9 @@ from torch import Tensor
 from cairn.algo import kl, losses
 from cairn.data.ids import PolicyVersion
 from cairn.data.sample import Batch, Preference
-from cairn.models.batching import micro_batches
 from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
+from cairn.models.scoring import Scores
 from cairn.ports import LearnerStep
 from cairn.train import state
 from cairn.train.examples import Example, Tokens, example, tokens
@@ -85,11 +85,11 @@ class GradientLearner:
         survey = self._survey()
         for part in self._parts([example(i, s) for i, s in enumerate(batch.samples)]):
             own = tokens(part, self._policy.device)
-            log_probs, chosen = self._score(self._policy, part, temperature=1.0)
-            loss = losses.likelihood(chosen, own.weights).sum()
+            scores = self._score(self._policy, part, temperature=1.0)
+            loss = losses.likelihood(scores.chosen, own.weights).sum()
             loss.backward()
             survey.loss += float(loss.detach())
-            survey.add(part, own, log_probs=log_probs, chosen=chosen)
+            survey.add(part, own, scores)
         norm, rate = self._optimiser("imitate").step()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
@@ -142,9 +142,9 @@ class GradientLearner:
         survey.loss, slopes = cost_and_slopes(objective, sides.totals(gains), sides, baseline=baseline)
         worth = slopes.float()[list(sides.of)].to(self._policy.device)  # of every token of each example
         for part in self._parts(sides.examples):
-            _, chosen = self._score(self._policy, part, temperature=self._settings.objective.temperature)
+            scores = self._score(self._policy, part, temperature=self._settings.objective.temperature)
             own = tokens(part, self._policy.device)
-            (worth[[e.index for e in part]][own.sequence] * chosen).sum().backward()
+            (worth[[e.index for e in part]][own.sequence] * scores.chosen).sum().backward()
         norm, rate = self._optimiser("improve").step()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
@@ -155,13 +155,13 @@ class GradientLearner:
         temperature = self._settings.objective.temperature
         for part in self._parts(examples):
             own = tokens(part, self._policy.device)
-            log_probs, chosen = self._score(self._policy, part, temperature=temperature)
-            _, before = self._score(reference, part, temperature=temperature)
-            sums = torch.zeros(len(part), dtype=torch.float64, device=chosen.device)
-            sums.index_add_(0, own.sequence, chosen.double() - before.double())
+            scores = self._score(self._policy, part, temperature=temperature)
+            before = self._score(reference, part, temperature=temperature)
+            sums = torch.zeros(len(part), dtype=torch.float64, device=own.sequence.device)
+            sums.index_add_(0, own.sequence, scores.chosen.double() - before.chosen.double())
             found |= zip((e.index for e in part), sums.tolist(), strict=True)
             if survey is not None:
-                survey.add(part, own, log_probs=log_probs, chosen=chosen)
+                survey.add(part, own, scores)
         return [found[e.index] for e in examples]
 
     def save(self, path: Path) -> None:
@@ -186,13 +186,14 @@ class GradientLearner:
         """The summed cost of one micro-batch, measured into `survey`."""
         objective = self._settings.objective
         own = tokens(part, self._policy.device)
-        log_probs, chosen = self._score(self._policy, part, temperature=objective.temperature)
+        scores = self._score(self._policy, part, temperature=objective.temperature)
+        chosen = scores.chosen
         base = own if objective.correction == "none" else replace(own, behaviour=self._before(part, chosen))
         weights = correction_weights(objective, base.behaviour - own.behaviour, own.sequence)
         cost = (weights * policy_cost(objective, chosen, base)).sum()
-        cost = cost + self._regularisation(part, own, log_probs=log_probs, chosen=chosen)
+        cost = cost + self._regularisation(part, own, scores)
         survey.loss += float(cost.detach())
-        survey.add(part, own, log_probs=log_probs, chosen=chosen)
+        survey.add(part, own, scores)
         with torch.no_grad():
             survey.note_clipped(losses.at_clip(chosen, base.behaviour, own.credit, limits=objective.limits))
             survey.note_weights(weights)
@@ -205,27 +206,21 @@ class GradientLearner:
             self._found.setdefault(one.index, now)
         return torch.cat([self._found[one.index] for one in part])
 
-    def _regularisation(self, part: Sequence[Example], own: Tokens, *, log_probs: Tensor, chosen: Tensor) -> Tensor:
+    def _regularisation(self, part: Sequence[Example], own: Tokens, scores: Scores) -> Tensor:
         objective = self._settings.objective
-        cost = torch.zeros((), device=chosen.device)
+        cost = torch.zeros((), device=scores.chosen.device)
         if self._reference is not None and objective.kl_coefficient:
             with torch.no_grad():
-                _, reference = self._score(self._reference, part, temperature=objective.temperature)
+                reference = self._score(self._reference, part, temperature=objective.temperature)
             estimate = kl.k2 if objective.kl_estimator == "k2" else kl.k3
-            cost = cost + objective.kl_coefficient * (own.weights * estimate(chosen, reference)).sum()
+            cost = cost + objective.kl_coefficient * (own.weights * estimate(scores.chosen, reference.chosen)).sum()
         if objective.entropy_coefficient:
-            cost = cost - objective.entropy_coefficient * (own.weights * losses.entropy(log_probs)).sum()
+            cost = cost - objective.entropy_coefficient * (own.weights * scores.entropy).sum()
         return cost
 
-    def _score(self, policy: Policy, part: Sequence[Example], *, temperature: float) -> tuple[Tensor, Tensor]:
-        """Log-probabilities [T, V] at the sampled tokens of `part`, and those of the chosen tokens [T]."""
-        logits = policy.answer_logits([e.prompt for e in part], [e.answer for e in part])
-        width = logits.shape[1]
-        at = np.concatenate([row * width + e.sampled for row, e in enumerate(part)])
-        ids = np.concatenate([e.answer[e.sampled] for e in part]).astype(np.int64)
-        flat = logits.flatten(0, 1).index_select(0, torch.from_numpy(at).to(logits.device))
-        log_probs = torch.log_softmax(flat / temperature, -1)
-        return log_probs, log_probs.gather(-1, torch.from_numpy(ids).to(logits.device)[:, None]).squeeze(-1)
+    def _score(self, policy: Policy, part: Sequence[Example], *, temperature: float) -> Scores:
+        prompts, answers, sampled = ([e.prompt for e in part], [e.answer for e in part], [e.sampled for e in part])
+        return policy.scores(prompts, answers, sampled, temperature=temperature)
 
     def _check_shape(self, batch: Batch) -> None:
         settings = self._settings
@@ -233,13 +228,12 @@ class GradientLearner:
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
         """Micro-batches, which see each image of `examples` once: leave it to the loop's end."""
-        lengths = [e.answer.shape[0] for e in examples]
+        limit = self._settings.max_tokens
         images = [image for e in examples for image in e.prompt.images]
-        with (
-            self._policy.looking(images),
-            nullcontext() if self._reference is None else self._reference.looking(images),
-        ):
-            for part in micro_batches([e.prompt for e in examples], lengths, max_tokens=self._settings.max_tokens):
+        parts = self._policy.parts([e.prompt for e in examples], [e.answer for e in examples], max_tokens=limit)
+        reference = nullcontext() if self._reference is None else self._reference.looking(images)
+        with self._policy.looking(images), reference:
+            for part in parts:
                 yield [examples[i] for i in part]
 
     def _rounds(self, examples: list[Example]) -> list[list[Example]]:

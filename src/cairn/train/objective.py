@@ -59,7 +59,7 @@ def correction_weights(
     learner was from the engine (decoupled PPO, arXiv:2505.24298); without one, the clip looks at both together.
     `recomputed` takes every token for one of the learner's own, as ARPO takes what it replays.
     """
-    if objective.correction in {"none", "recomputed"}:
+    if objective.correction == "none" or objective.correction == "recomputed":
         return torch.ones_like(log_ratio)
     low, high = _PUBLISHED[objective.correction]
     low = low if objective.correction_low is None else objective.correction_low

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cairn.algo import kl, losses
+from cairn.algo import kl
 from cairn.algo.corrections import effective_size
-from cairn.models.batching import distinct
+from cairn.models.scoring import Scores
 from cairn.train.examples import Example, Tokens
 from cairn.train.guard import Agreement
 
@@ -51,15 +51,14 @@ class Survey:
         return effective_size(weights) / weights.shape[0]
 
     @torch.no_grad()
-    def add(self, examples: Sequence[Example], tokens: Tokens, *, log_probs: Tensor, chosen: Tensor) -> None:
-        """Note the tokens of `examples`: all log-probabilities [T, V] and those of the chosen tokens [T]."""
-        chosen = chosen.detach()
+    def add(self, examples: Sequence[Example], tokens: Tokens, scores: Scores) -> None:
+        """Note the tokens of `examples`."""
+        chosen = scores.chosen.detach()
         self._weight += float(tokens.weights.sum())
-        self._entropy += float((losses.entropy(log_probs.detach()) * tokens.weights).sum())
+        self._entropy += float((scores.entropy.detach() * tokens.weights).sum())
         self._kl += float((kl.k3(chosen, tokens.behaviour) * tokens.weights).sum())
         self._sampled += chosen.shape[0]
-        prompts, _ = distinct([e.prompt for e in examples])
-        self.computed += sum(p.token_ids.shape[0] for p in prompts) + sum(e.answer.shape[0] for e in examples)
+        self.computed += scores.computed
         ends = torch.tensor([e.sampled.shape[0] for e in examples]).cumsum(0)[:-1]
         for example, own in zip(examples, chosen.cpu().tensor_split(ends), strict=True):
             self.agreement.add(example, own.numpy())

@@ -1,0 +1,47 @@
+"""`cairn bench learner`: what it saves that shared tokens are computed once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cairn.cli.console import ERR, print_table, reported
+
+
+def learner(
+    *,
+    model: Annotated[Path | None, typer.Option(help="A text model's directory; default: SmolLM2-135M.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="Of everything, the sides in turn.")] = 3,
+    answers: Annotated[int, typer.Option(min=1)] = 8,
+    answer_tokens: Annotated[int, typer.Option(min=1)] = 40,
+    prompt_tokens: Annotated[int, typer.Option(min=1)] = 1024,
+    threads: Annotated[int, typer.Option(min=1)] = 2,
+    alone: Annotated[bool, typer.Option("--alone", help="Cairn alone, without TRL.")] = False,
+    python: Annotated[
+        Path | None, typer.Option(help="Python of the virtual environment with TRL; default: scripts/bench-setup's.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No table: the JSON line alone.")] = False,
+) -> None:
+    """Optimiser steps on siblings of one prompt: as a token tree, flat, and by TRL's GRPOTrainer.
+
+    Example: cairn bench learner --repetitions 5
+    """
+    with reported():
+        from cairn.bench.competitors import bench_python
+        from cairn.bench.learner import LearnerBenchOptions, bench_learner, learner_json, learner_table
+        from cairn.models.smollm2 import ensure_smollm2
+
+        options = LearnerBenchOptions(
+            model=model or ensure_smollm2(),
+            python=None if alone else python or bench_python(),
+            repetitions=repetitions,
+            answers=answers,
+            answer_tokens=answer_tokens,
+            prompt_tokens=prompt_tokens,
+            threads=threads,
+        )
+        with ERR.status("measuring") as status:
+            found = bench_learner(options, progress=status.update)
+        if not quiet:
+            print_table(learner_table(found))
+        typer.echo(learner_json(found))
