@@ -2,8 +2,9 @@
 
     python examples/see_and_click.py OUT [MINUTES]
 
-The screen is drawn anew for every seed; nothing but the picture says where the rectangle is. The model is a
-Qwen2.5-VL of half a million random weights that says places as numbers. `OUT/curve.png` and `OUT/evaluations.csv`
+The screen is drawn anew for every seed: a rectangle near one of sixteen places, on a background of its own colour.
+Nothing but the picture says where it is. The model is a Qwen3-VL of half a million random weights, which says places as
+numbers. `OUT/curve.png` and `OUT/evaluations.csv`
 show its share of hits on screens that it has never seen.
 """
 
@@ -28,28 +29,30 @@ from cairn.models.loading import configure_torch
 from cairn.ports import BlobStore, Step
 from cairn.store.run import RunWriter
 
-SCREEN = 112
-SIDE = 0.25  # of the rectangle: a click at random hits in 6 % of all cases
+SCREEN = 128
+SIDE = 0.25  # of the rectangle: whoever does not look hits it in 6 % of all cases
+JITTER = 0.02
 CLICK = Template(id=TemplateId("drawn/click"), max_turns=1)
 
 
 class DrawnSession:
-    """A white screen with a magenta rectangle."""
+    """A light screen with a red rectangle."""
 
     goal = "click the rectangle"
 
     def __init__(self, task: Task, blobs: BlobStore) -> None:
         drawn = hashlib.sha256(str(task.seed).encode()).digest()
-        left, top = (0.75 * byte / 255 for byte in drawn[:2])
+        left, top = (byte % 4 * 0.25 + JITTER * (byte / 128 - 1) for byte in drawn[:2])
+        self._background = tuple(128 + byte // 2 for byte in drawn[2:5])
         self._box = Box(left=left, top=top, width=SIDE, height=SIDE)
         self._blobs = blobs
         self._hit = self._done = False
 
     async def observe(self) -> Observation:
-        image = Image.new("RGB", (SCREEN, SCREEN), "white")
+        image = Image.new("RGB", (SCREEN, SCREEN), self._background)
         box = self._box
         corners = (box.left, box.top, box.left + box.width, box.top + box.height)
-        ImageDraw.Draw(image).rectangle([round(SCREEN * side) for side in corners], fill=(255, 0, 255))
+        ImageDraw.Draw(image).rectangle([round(SCREEN * side) for side in corners], fill=(255, 0, 0))
         data = io.BytesIO()
         image.save(data, "PNG")
         target = Element(
@@ -112,7 +115,6 @@ per_template = {shown}
 [imitation]
 minutes = {imitate}
 batch_size = 32
-answers_per_turn = 2
 optimizer.learning_rate = 2e-3
 optimizer.weight_decay = 0.01
 [rollout]
@@ -133,7 +135,7 @@ curve_every_minutes = {every}
 
 async def learn(out: Path, *, minutes: float) -> None:
     model = out / "start"
-    make_named("qwen2.5-vl", model, width=96, layers=3, image=SCREEN, seed=0)
+    make_named("qwen3-vl", model, width=96, layers=3, image=SCREEN, seed=0)
     path = out / "recipe.toml"
     path.write_text(
         RECIPE.format(

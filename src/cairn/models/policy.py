@@ -30,8 +30,9 @@ from cairn.models.batching import buckets, distinct, micro_batches, padded_left,
 from cairn.models.looking import Eyes, Features, Looking, check_placeholders
 from cairn.models.prefix import Prefix, RowCache, join, joinable
 from cairn.models.scoring import Scores, of_hidden, of_logits
-from cairn.models.tree import tree_batches
-from cairn.models.trees import tree_reader
+from cairn.models.tree import Rows, tree_batches
+from cairn.models.trees import Show, tree_reader
+from cairn.models.vision.shown import Shown
 
 _PASS_COST = 512
 """What one more pass costs in training, in tokens: gradients of all weights are added up after each."""
@@ -65,7 +66,7 @@ class Policy:
         self._autocast = autocast
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
         self._several_passes = image_features is None and self._cache_is_joinable()
-        self._trees = tree_reader(model, sharing=sharing) if image_features is None and eyes is None else None
+        self._trees = tree_reader(model, sharing=sharing) if image_features is None else None
 
     @property
     def packs(self) -> bool:
@@ -179,7 +180,11 @@ class Policy:
             return Scores(chosen=chosen, entropy=entropy, computed=computed)
         with self._precision():
             before = [p.token_ids.shape[0] - 1 + at for p, at in zip(prompts, sampled, strict=True)]
-            hidden, computed = self._trees.read(_whole(prompts, answers), before)
+            shown = self._shown(prompts, answers)
+            if shown is None:
+                hidden, computed = self._trees.read(_whole(prompts, answers), before)
+            else:
+                hidden, computed = self._trees.read(shown.keys, before, show=self._show(shown))
             head, vocabulary = self._trees.head, self._trees.vocabulary
             chosen, entropy = of_hidden(
                 hidden, ids, head=lambda h: self._allowed(head(h)), vocabulary=vocabulary, temperature=temperature
@@ -192,7 +197,27 @@ class Policy:
         """Numbers of the answers that `scores` takes at once to compute `max_tokens` at most; at least one of them."""
         if self._trees is None:
             return micro_batches(prompts, [answer.shape[0] for answer in answers], max_tokens=max_tokens)
-        return tree_batches(_whole(prompts, answers), max_tokens=max_tokens)
+        shown = self._shown(prompts, answers)
+        sequences = _whole(prompts, answers) if shown is None else shown.keys
+        return tree_batches(sequences, max_tokens=max_tokens)
+
+    def _shown(self, prompts: Sequence[Prompt], answers: Sequence[Int32[np.ndarray, " A"]]) -> Shown | None:
+        if self._eyes is None:
+            return None
+        sequences, images = _whole(prompts, answers), [prompt.images for prompt in prompts]
+        for ids, own in zip(sequences, images, strict=True):
+            check_placeholders(self._eyes, torch.from_numpy(ids)[None], [own])
+        return Shown(eyes=self._eyes, sequences=sequences, images=images)
+
+    def _show(self, shown: Shown) -> Show:
+        seen = self._seen([image for own in shown.images for image in own], None)
+
+        def show(rows: Rows) -> tuple[Tensor, Tensor, Mapping[str, object]]:
+            ids = torch.from_numpy(shown.ids(rows)).to(self.device)
+            positions = shown.positions(self.model, rows).to(self.device)
+            return ids, positions, shown.eyes.arguments(shown.features(rows, seen))
+
+        return show
 
     def _allowed(self, logits: Tensor) -> Tensor:
         return logits.float().index_fill(-1, self._forbidden, -torch.inf)

@@ -188,3 +188,44 @@ def test_positions_go_on_after_an_image_where_its_longer_side_ends(family: Famil
     prefix = own.policy.prefill([prompt])
     text = len(prompt.token_ids) - layout.tokens
     assert int(prefix.length[0]) == text + max(layout.grid[1:]) // 2 < len(prompt.token_ids)
+
+
+@each_family
+def test_a_tree_with_images_computes_what_its_sequences_do(family: Family) -> None:
+    """Siblings, a turn that extends another one, equal ids with different screenshots: values and gradients."""
+    own = mind(family)
+    assert own.policy.packs
+    prompts = conversations(own)
+    prompts = [*prompts, prompts[0], prompts[3]]
+    said = answers(len(prompts))
+    first = answered(own, [], screen(1), Click(Point(0.5, 0.25)))
+    second = answered(own, [first], screen(2), Click(Point(0.1, 0.9)))
+    merged = np.concatenate([second.prompt.token_ids[len(first.prompt.token_ids) :], second.completion.token_ids])
+    prompts.append(Prompt(token_ids=first.prompt.token_ids, images=second.prompt.images))
+    said.append(merged)
+    sampled = [np.flatnonzero(answer != own.processor.placeholder_id) for answer in said]
+    sampled[-1] = sampled[-1][-len(second.completion.token_ids) :]  # in between, some tokens may not be sampled
+
+    def gradients(*, tree: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        own.policy.model.zero_grad()
+        if tree:
+            scores = own.policy.scores(prompts, said, sampled, temperature=1.0)
+            assert scores.computed < sum(p.token_ids.shape[0] + a.shape[0] for p, a in zip(prompts, said, strict=True))
+            chosen = scores.chosen
+        else:
+            rows = [own.policy.answer_logits([p], [a])[0].log_softmax(-1) for p, a in zip(prompts, said, strict=True)]
+            ids = [torch.from_numpy(a[at]).long()[:, None] for a, at in zip(said, sampled, strict=True)]
+            at = [torch.from_numpy(places) for places in sampled]
+            chosen = torch.cat([r[a].gather(-1, i)[:, 0] for r, a, i in zip(rows, at, ids, strict=True)])
+        chosen.sum().backward()
+        found = {n: p.grad.clone() for n, p in own.policy.model.named_parameters() if p.grad is not None}
+        return chosen.detach(), found
+
+    flat, flat_gradients = gradients(tree=False)
+    tree, tree_gradients = gradients(tree=True)
+    torch.testing.assert_close(tree, flat, atol=5e-4, rtol=5e-4)
+    assert flat_gradients.keys() == tree_gradients.keys()
+    for name, gradient in flat_gradients.items():
+        torch.testing.assert_close(
+            tree_gradients[name], gradient, atol=1e-3 * float(gradient.abs().max()) + 1e-6, rtol=1e-3
+        )
