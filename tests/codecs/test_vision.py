@@ -40,7 +40,7 @@ def by_the_models_own_processor(family: Family, messages: list[Message]) -> list
     pictures = [own.picture(m.image) for m in messages if m.image]
     match family:
         case Family.IDEFICS3:
-            whole = Idefics3Processor(own.images, tokenizer, image_seq_len=own.layout(messages[1].image).tokens // 5)
+            whole = Idefics3Processor(own.images, tokenizer, image_seq_len=own.layout(picture(1)).tokens // 5)
             return whole(text=[text], images=[pictures])["input_ids"][0]
         case Family.LLAVA:
             whole = LlavaProcessor(own.images, tokenizer, patch_size=14, vision_feature_select_strategy="full")
@@ -48,7 +48,7 @@ def by_the_models_own_processor(family: Family, messages: list[Message]) -> list
         case _:  # the class itself wants torchvision for videos; this is what it does with images
             grids = own.images(images=pictures, return_tensors="np")["image_grid_thw"]
             for grid in grids:
-                text = text.replace("<|image_pad|>", "@" * int(grid.prod() // own.images.merge_size**2), 1)
+                text = text.replace("<|image_pad|>", "@" * int(grid.prod() // 4), 1)
             return tokenizer(text.replace("@", "<|image_pad|>"))["input_ids"]
 
 

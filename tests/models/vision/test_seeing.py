@@ -31,9 +31,7 @@ def plain_logits(own: Mind, prompt: Prompt, answer: np.ndarray) -> torch.Tensor:
     """Logits [A, V] of the answer's tokens by the model alone: its processor's pixels, its own positions, no cache."""
     ids = torch.from_numpy(np.concatenate([prompt.token_ids, answer])).long()[None]
     pictures = [own.processor.picture(image) for image in prompt.images]
-    images = own.processor.images
-    arguments = {"images": [pictures] if own.processor.family.tiled else pictures, "return_tensors": "pt"}
-    processed = dict(images(**arguments))
+    processed = dict(own.processor.images(images=pictures, return_tensors="pt"))
     if own.processor.family.rotates_in_space:
         processed["mm_token_type_ids"] = (ids == own.processor.placeholder_id).int()
         own.policy.model.model.rope_deltas = None
@@ -84,7 +82,7 @@ def test_prompts_that_were_read_before_give_the_same_logits(family: Family) -> N
     assert kept.hits == 2
     torch.testing.assert_close(again.logits, fresh[[3, 0, 2, 1]], atol=2e-4, rtol=2e-4)
     step = torch.full((4, 1), 70)
-    more, _ = kept.prefill([prompts[3], prompts[0], prompts[2], prompts[1]]), None
+    more = kept.prefill([prompts[3], prompts[0], prompts[2], prompts[1]])
     extended, _ = own.policy.extend(more, step)
     direct, _ = own.policy.extend(own.policy.prefill(prompts), step)
     torch.testing.assert_close(extended, direct[[3, 0, 2, 1]], atol=2e-4, rtol=2e-4)
