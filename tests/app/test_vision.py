@@ -15,7 +15,15 @@ from cairn.data.task import Purpose
 from cairn.errors import ConfigError
 
 
-def request(tmp_path: Path, model: Path, *, environment: str = "scripted", codec: str = "ui-tars", imitations: int = 2, more: str = ""):
+def request(
+    tmp_path: Path,
+    model: Path,
+    *,
+    environment: str = "scripted",
+    codec: str = "ui-tars",
+    imitations: int = 2,
+    more: str = "",
+):
     path = tmp_path / "recipe.toml"
     path.write_text(
         f"""
