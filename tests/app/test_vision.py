@@ -75,7 +75,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_run_imitates_and_reinforces_and_saves_a_model_that_loads_again(tmp_path: Path, tiny: Path) -> None:
-    wanted = request(tmp_path, tiny)
+    wanted = request(tmp_path, tiny, imitations=40)
     asyncio.run(train(wanted))
     run = open_run(tmp_path / "run")
     played = [m.trajectory for g in run if g.plan.purpose is not Purpose.DEMONSTRATE for m in g.members]
