@@ -4,8 +4,7 @@
 
 The screen is drawn anew for every seed: a rectangle near one of sixteen places, on a background of its own colour.
 Nothing but the picture says where it is. The model is a Qwen3-VL of half a million random weights, which says places as
-numbers. It prints its share of hits on screens
-that it has never seen; `OUT/run/events.jsonl` has all that happened.
+numbers. Its share of hits on screens that it has never seen is printed; `OUT/run/events.jsonl` tells all.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.algo.statistics import mean_interval, paired_difference, pass_at_k, wilson
+from cairn.algo.statistics import clustered_interval, mean_interval, paired_difference, pass_at_k, wilson
 
 
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
@@ -92,3 +92,28 @@ def test_golden_paired_difference() -> None:
 def test_a_pair_needs_a_partner() -> None:
     with pytest.raises(ValueError, match="pairs"):
         paired_difference(np.zeros(1), np.zeros(1))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_clusters_of_one_change_nothing(values: list[float]) -> None:
+    found = np.array(values, np.float64)
+    alone, plain = clustered_interval(found, np.arange(len(values))), mean_interval(found)
+    assert (alone.mean, alone.low, alone.high) == pytest.approx((plain.mean, plain.low, plain.high), abs=1e-6)
+
+
+def test_values_that_are_alike_in_their_cluster_count_as_one() -> None:
+    clusters = np.array([1, 0, 1, 0, 0, 1, 1, 0, 1, 0] * 3, np.float64)
+    apart = clustered_interval(np.repeat(clusters, 5), np.repeat(np.arange(30), 5))
+    one_each = mean_interval(clusters)
+    assert (apart.low, apart.high) == pytest.approx((one_each.low, one_each.high), abs=1e-9)
+
+
+def test_every_value_weighs_the_same_however_large_its_cluster() -> None:
+    found = clustered_interval(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0, 0, 0, 1]))
+    assert found.mean == 0.75
+    assert found.low < 0.25  # two clusters say little
+
+
+def test_clusters_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one value"):
+        clustered_interval(np.array([], np.float64), np.array([], np.int64))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import comb, sqrt
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 _Z = 1.959963984540054  # the normal distribution's 97.5 % point
 
@@ -48,6 +48,23 @@ def mean_interval(values: Float64[np.ndarray, " N"]) -> Interval:
     size = values.shape[0]
     mean = float(values.mean())
     variance = float(values.var(ddof=1)) / size if size > 1 else 0.0
+    effective = mean * (1.0 - mean) / variance if variance > 1e-12 else float(size)
+    return _score_interval(mean, effective)
+
+
+def clustered_interval(values: Float64[np.ndarray, " N"], clusters: Int64[np.ndarray, " N"]) -> Interval:
+    """The same where values of one cluster, such as states of one task, may be alike: the clusters were sampled.
+
+    The variance is the linearised one of a ratio, so that every value weighs the same however large its cluster is.
+    Where every cluster has one value it is `mean_interval`.
+    """
+    if values.shape[0] == 0 or values.min() < 0.0 or values.max() > 1.0:
+        raise ValueError("need at least one value, all in [0, 1]")
+    mean = float(values.mean())
+    _, place = np.unique(clusters, return_inverse=True)
+    residuals = np.bincount(place, weights=values - mean)
+    size = residuals.shape[0]
+    variance = float(np.square(residuals).sum()) * size / (size - 1) / values.shape[0] ** 2 if size > 1 else 0.0
     effective = mean * (1.0 - mean) / variance if variance > 1e-12 else float(size)
     return _score_interval(mean, effective)
 

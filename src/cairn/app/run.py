@@ -7,22 +7,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
+from cairn.app.recorded import Recording, chosen_templates, open_set
+from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
-from cairn.app.training import Parts, build_course, build_evaluator, build_runner, collect_tracks
+from cairn.app.training import (
+    Parts,
+    build_course,
+    build_evaluator,
+    build_recorded_evaluator,
+    build_runner,
+    collect_tracks,
+    run_composition,
+)
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Quantity
-from cairn.data.task import Purpose, Split
+from cairn.data.task import Purpose, Split, Template
+from cairn.envs.recorded import RecordedEnvironment
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport
+from cairn.evaluate.run import Examiner
 from cairn.loop import progress as progress_file
 from cairn.loop.course import CHECKPOINTS, PROGRESS
+from cairn.loop.events import notice
 from cairn.loop.progress import Progress
 from cairn.models.loading import configure_torch, require_model
 from cairn.models.vision.families import require_kind
 from cairn.ports import BlobStore, Environment, EventSink
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
+from cairn.store.blobs import BorrowingBlobs
 from cairn.store.events import FanOut, TensorBoardSink
 from cairn.store.run import RunWriter, open_run
 from cairn.testing.memory import MemoryBlobs
@@ -46,6 +60,7 @@ class TrainRequest:
 async def train(request: TrainRequest) -> Progress:
     """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
     async with opened(request) as parts:
+        run_composition(request.config, parts)  # whose mistakes are told before anything is played
         tracks = await collect_tracks(request.config, parts)
         course = build_course(request.config, parts, control=request.control, tracks=tracks)
         if request.resume:
@@ -60,14 +75,27 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
     run = _writer(request)
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
-        brain = _brain(request.config, blobs=run.blobs)
+        states = open_set(request.config)
+        blobs = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
+        brain = open_brain(request.config, blobs=blobs)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
-            async with _environment(request.config, run=run, events=events) as environment:
-                templates = choose_templates(environment, request.config.environment.templates)
-                keeper = environment if isinstance(environment, SnapshotEnvironment) else None
+            record = None if states is None else Recording(states, codec=brain.codec, config=request.config)
+            if record is not None and request.config.offline:
+                record.require_held_out()
+            learnable = None if record is None else record.learnable()
+            if learnable is not None:
+                events.emit(notice(str(learnable)))
+            async with _environment(request.config, run=run, events=events, record=record) as environment:
                 yield Parts(
-                    environment=environment, templates=templates, brain=brain, events=events, run=run, keeper=keeper
+                    environment=environment,
+                    templates=_templates(request.config, environment),
+                    brain=brain,
+                    events=events,
+                    run=run,
+                    keeper=environment if isinstance(environment, SnapshotEnvironment) else None,
+                    record=record,
+                    training=learnable.states if learnable is not None else (),
                 )
         finally:
             await brain.engine.close()
@@ -78,7 +106,12 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
 
 
 @asynccontextmanager
-async def _environment(config: RunConfig, *, run: RunWriter, events: EventSink) -> AsyncGenerator[Environment]:
+async def _environment(
+    config: RunConfig, *, run: RunWriter, events: EventSink, record: Recording | None
+) -> AsyncGenerator[Environment]:
+    if record is not None and config.offline:
+        yield RecordedEnvironment(templates=record.templates)
+        return
     environment = build_environment(config.environment, blobs=run.blobs)
     if config.snapshots.store != "none":
         home = Home(folder=run.path / "snapshots")
@@ -93,7 +126,13 @@ async def _environment(config: RunConfig, *, run: RunWriter, events: EventSink) 
         await environment.close()
 
 
-def _brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":
+def _templates(config: RunConfig, environment: Environment) -> tuple[Template, ...]:
+    """Those of the recipe; a run without an environment has chosen its own."""
+    return choose_templates(environment, () if config.offline else config.environment.templates)
+
+
+def open_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":
+    """The policy of a recipe, newly made or as saved in a directory."""
     configure_torch(threads=config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
@@ -102,9 +141,14 @@ def _brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) ->
 
 def check_ready(config: RunConfig) -> None:
     """Raise what is wrong with a recipe, or with this machine for it, as far as that is quick to see."""
-    blobs = MemoryBlobs()
-    choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
-    require_browser(config.environment)
+    states = open_set(config)
+    if states is not None:
+        chosen_templates(states, config.recorded.templates)
+    if not config.offline:
+        blobs = MemoryBlobs()
+        choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
+        require_browser(config.environment)
+    check_formats(config.reward, config.policy)
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))
@@ -147,30 +191,53 @@ async def evaluate(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
     """Sampled and greedy, on the tasks that the run itself was evaluated on."""
     if not request.saved.is_dir():
         raise ConfigError(f"no saved policy at {request.saved}")
+    if request.config.offline:
+        return await _evaluate_recorded(request)
     require_browser(request.config.environment)
     blobs = MemoryBlobs()
     environment = build_environment(request.config.environment, blobs=blobs)
     templates = choose_templates(environment, request.config.environment.templates)
-    brain = _brain(request.config, blobs=blobs, saved=request.saved)
-    events = FanOut(list(request.sinks))
+    brain = open_brain(request.config, blobs=blobs, saved=request.saved)
     try:
-        runner = build_runner(request.config, environment=environment, brain=brain, events=events)
-        evaluator = build_evaluator(request.config, brain, runner)
-        return tuple(
-            [
-                await evaluator.run(
-                    templates,
-                    split=request.split,
-                    per_template=request.per_template,
-                    tries=request.tries,
-                    greedy=greedy,
-                )
-                for greedy in (False, True)
-            ]
-        )
+        runner = build_runner(request.config, environment=environment, brain=brain, events=FanOut(list(request.sinks)))
+        return await _examined(build_evaluator(request.config, brain, runner), templates, request)
     finally:
         await environment.close()
         await brain.engine.close()
+
+
+async def _evaluate_recorded(request: EvaluateRequest) -> tuple[EvaluationReport, ...]:
+    states = open_set(request.config)
+    if states is None:
+        raise ConfigError("recorded.path is unset: there are no states to evaluate on")
+    brain = open_brain(request.config, blobs=states.blobs, saved=request.saved)
+    try:
+        record = Recording(states, codec=brain.codec, config=request.config)
+        if request.split is Split.HELD_OUT:
+            record.require_held_out()
+        environment = RecordedEnvironment(templates=record.templates)
+        runner = build_runner(request.config, environment=environment, brain=brain, events=FanOut(list(request.sinks)))
+        evaluator = build_recorded_evaluator(request.config, brain, runner, record)
+        return await _examined(evaluator, record.templates, request)
+    finally:
+        await brain.engine.close()
+
+
+async def _examined(
+    examiner: Examiner, templates: Sequence[Template], request: EvaluateRequest
+) -> tuple[EvaluationReport, ...]:
+    return tuple(
+        [
+            await examiner.run(
+                templates,
+                split=request.split,
+                per_template=request.per_template,
+                tries=request.tries,
+                greedy=greedy,
+            )
+            for greedy in (False, True)
+        ]
+    )
 
 
 async def collect_demonstrations(config: RunConfig, folder: Path) -> dict[str, int]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from cairn.config.recipe import RunConfig
 from cairn.data.checkpoint import Track
 from cairn.data.matching import Matching, PlaceRule, TextRule
+from cairn.data.recorded import RecordedState
 from cairn.data.task import Template
 from cairn.ports import Scheduler
 from cairn.schedule.adaptive import Adaptive, AdaptiveOptions
@@ -12,14 +13,21 @@ from cairn.schedule.bandit import BanditOptions, LearningProgress
 from cairn.schedule.orders import Writer
 from cairn.schedule.pivots import PivotOptions, PivotRounds
 from cairn.schedule.plans import RootPlans
+from cairn.schedule.recorded import RecordedRounds
 from cairn.schedule.round_robin import RoundRobin
 from cairn.schedule.signals import Selection, Signal
 from cairn.schedule.tasks import CoolDown, Shrinking, TaskRounds
 from cairn.schedule.variance import SuccessVariance
 
 
-def build_scheduler(config: RunConfig, templates: Sequence[Template], tracks: Sequence[Track]) -> Scheduler:
-    """What the recipe names."""
+def build_scheduler(
+    config: RunConfig,
+    templates: Sequence[Template],
+    tracks: Sequence[Track],
+    *,
+    states: Sequence[RecordedState] = (),
+) -> Scheduler:
+    """What the recipe names. `states` are the recorded ones to learn at."""
     options = config.reinforcement
     plans = RootPlans(
         group_size=options.group_size,
@@ -28,10 +36,11 @@ def build_scheduler(config: RunConfig, templates: Sequence[Template], tracks: Se
         max_turns=config.rollout.max_turns,
     )
     match options.scheduler:
-        case "round_robin":
-            return RoundRobin(templates=templates, plans=plans)
-        case "variance":
-            return SuccessVariance(templates=templates, plans=plans)
+        case "round_robin" | "variance" as name:
+            fresh = RoundRobin if name == "round_robin" else SuccessVariance
+            return fresh(templates=templates, plans=plans)
+        case "recorded":
+            return RecordedRounds(states=states, group_size=options.group_size, seed=config.seed)
         case "tasks":
             return _task_rounds(config, tracks)
         case "pivots":

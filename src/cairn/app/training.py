@@ -6,24 +6,30 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cairn.algo import advantages
+from cairn.app.recorded import Recording
+from cairn.app.rewards import RewardParts, build_composition, build_judge, check_states
 from cairn.app.schedulers import build_scheduler, matching_rules
 from cairn.config.recipe import RunConfig
 from cairn.config.tables import ReinforcementOptions, RolloutOptions
 from cairn.data import ledger as ledgers
 from cairn.data.checkpoint import Track
 from cairn.data.ids import TemplateId
+from cairn.data.recorded import RecordedState
 from cairn.data.sample import Aggregation
 from cairn.data.task import RolloutPlan, Split, Task, Template
 from cairn.data.trajectory import ScoredGroup
 from cairn.engines.chat import ChatEndpoint, ChatExpert
-from cairn.evaluate.run import Evaluator
+from cairn.evaluate.recorded import RecordedEvaluator
+from cairn.evaluate.run import Evaluator, Examiner, Play
 from cairn.loop.budget import Budget
-from cairn.loop.course import Course, CourseOptions, Measuring
+from cairn.loop.course import Course, CourseOptions, Demonstrate, Measuring
 from cairn.loop.demonstrations import Demonstrations
 from cairn.loop.experts import ExpertPlayer
+from cairn.loop.imitation import Curriculum
+from cairn.loop.lessons import RecordedLessons
 from cairn.loop.sync import Replay, SyncLoop, as_they_are
 from cairn.loop.tracks import TrackCollector, Tries
-from cairn.ports import Environment, EventSink, Sampling
+from cairn.ports import Composition, Environment, EventSink, Sampling
 from cairn.rewards.match import ByStart, ExpertMatch, OnTheWay
 from cairn.rewards.outcome import Success
 from cairn.rollout.breaker import CircuitBreaker
@@ -51,16 +57,21 @@ class Parts:
     events: EventSink
     run: RunWriter
     keeper: SnapshotKeeper | None = None  # where sessions can be saved
+    record: Recording | None = None  # of a set of recorded states
+    training: Sequence[RecordedState] = ()  # of which the policy learns from these
 
 
 def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequence[Track]) -> Course:
     """The whole run, not yet started. `tracks` are what `collect_tracks` found."""
+    recorded = [state.start for state in parts.training]
+    ways = [checkpoint.answered() for track in tracks for checkpoint in track.checkpoints]
+    check_states(config.reward, parts.brain.codec, [*recorded, *ways])
     runner = recording_runner(config, parts, tracks=tracks)
     return Course(
         loop=build_loop(config, parts, runner, tracks=tracks),
-        evaluator=build_evaluator(config, parts.brain, runner),
+        evaluator=build_examiner(config, parts, runner),
         templates=parts.templates,
-        demonstrate=build_demonstrations(config, parts, runner).curriculum,
+        demonstrate=_lessons(config, parts, runner),
         options=_course_options(config, control=control),
         folder=parts.run.path,
     )
@@ -76,9 +87,10 @@ def recording_runner(config: RunConfig, parts: Parts, *, tracks: Sequence[Track]
         record=parts.run.record,
         note=parts.run.note,
     )
+    composition = run_composition(config, parts)
+    judging = replace(runner.groups.judging, composition=composition)
     if not config.adaptive.lenient:
-        return runner
-    judging = runner.groups.judging
+        return replace(runner, groups=replace(runner.groups, judging=judging))
     lenient = OnTheWay(
         match=judging.reward,
         sessions=parts.environment,
@@ -88,11 +100,23 @@ def recording_runner(config: RunConfig, parts: Parts, *, tracks: Sequence[Track]
     return replace(runner, groups=replace(runner.groups, judging=replace(judging, reward=lenient)))
 
 
+def run_composition(config: RunConfig, parts: Parts) -> Composition | None:
+    """The composed reward of a run; a `ConfigError` names a term that its codec or judge can never fulfil."""
+    return build_composition(
+        config.reward,
+        RewardParts(
+            codec=parts.brain.codec,
+            judge=build_judge(config.reward.judge, folder=parts.run.path),
+            longest=parts.brain.sampling.max_tokens,
+        ),
+    )
+
+
 def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks: Sequence[Track]) -> SyncLoop:
     """Rounds of rollouts and updates."""
     learning = config.reinforcement
     return SyncLoop(
-        scheduler=build_scheduler(config, parts.templates, tracks),
+        scheduler=build_scheduler(config, parts.templates, tracks, states=parts.training),
         runner=runner,
         advantages=_advantages(learning),
         aggregation=Aggregation(learning.aggregation),
@@ -108,6 +132,23 @@ def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks
         groups_at_most=learning.groups_at_most,
         replay=_replay(config, parts.run),
     )
+
+
+def _lessons(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrate:
+    """What is imitated: recorded states where there are any, else what experts show."""
+    if parts.record is None:
+        return build_demonstrations(config, parts, runner).curriculum
+    options = config.imitation
+
+    async def curriculum() -> Curriculum:
+        return Curriculum(
+            RecordedLessons(parts.training, parts.brain.codec),
+            batch_size=options.batch_size,
+            answers=options.answers_per_turn,
+            seed=config.seed,
+        )
+
+    return curriculum
 
 
 def build_demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstrations:
@@ -225,15 +266,32 @@ def build_runner(
     return RolloutRunner(groups=groups, record=record)
 
 
-def build_evaluator(config: RunConfig, brain: "Brain", runner: RolloutRunner) -> Evaluator:
-    """Evaluation with the run's own limits."""
+def build_examiner(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Examiner:
+    """Evaluation in the environment, or at held-out recorded states where there is none."""
+    if parts.record is None or not config.offline:
+        return build_evaluator(config, parts.brain, runner)
+    return build_recorded_evaluator(config, parts.brain, runner, parts.record)
 
+
+def build_recorded_evaluator(
+    config: RunConfig, brain: "Brain", runner: RolloutRunner, record: Recording
+) -> RecordedEvaluator:
+    """Evaluation at recorded states."""
+    return RecordedEvaluator(play=_playing(runner), states=record.of, sampling=brain.sampling, seed=config.seed)
+
+
+def _playing(runner: RolloutRunner) -> Play:
     async def play(plans: Sequence[RolloutPlan], sampling: Sampling) -> Sequence[ScoredGroup]:
         episodes = replace(runner.groups.episodes, sampling=sampling)
         return await replace(runner, groups=replace(runner.groups, episodes=episodes)).round(plans)
 
+    return play
+
+
+def build_evaluator(config: RunConfig, brain: "Brain", runner: RolloutRunner) -> Evaluator:
+    """Evaluation with the run's own limits."""
     return Evaluator(
-        play=play,
+        play=_playing(runner),
         sampling=brain.sampling,
         seed=config.seed,
         max_turns=config.rollout.max_turns,

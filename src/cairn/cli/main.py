@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import bench, clean, config, demo, doctor, env, ledger, policy, seeds, snapshot, train
+from cairn.cli import bench, clean, config, data, demo, doctor, env, judge, ledger, policy, seeds, snapshot, train
 
 app = typer.Typer(
     name="cairn",
@@ -20,9 +20,11 @@ app.command()(doctor.doctor)
 app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(ledger.ledger)
+app.command()(judge.judge)
 app.command()(clean.clean)
 app.command()(seeds.seeds)
 app.add_typer(demo.app, name="demo")
+app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
 app.add_typer(policy.app, name="policy")

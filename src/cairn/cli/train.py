@@ -90,17 +90,22 @@ def evaluate(
         int | None, typer.Option(min=1, help="Tasks of each template; default: as many as the run.")
     ] = None,
     tries: Annotated[int | None, typer.Option(min=1, help="Sampled tries of each task, for Avg@k and Pass@k.")] = None,
+    on: Annotated[
+        Path | None, typer.Option(help="Ask at the recorded states of this set, as `cairn data` makes it, instead.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate a saved policy: Avg@k and Pass@k with 95 % intervals, sampled and greedy, by task.
 
     Example: cairn eval runs/quickstart --per-template 100 --tries 4
+
+    cairn eval runs/quickstart --on sets/screenspot
     """
     with reported():
         from cairn.app.run import EvaluateRequest, config_of, saved_policy
         from cairn.app.run import evaluate as run_evaluation
 
-        config = config_of(run)
+        config = config_of(run) if on is None else configuration.answering(config_of(run), on)
         request = EvaluateRequest(
             config=config,
             saved=saved_policy(run, checkpoint),
@@ -112,6 +117,8 @@ def evaluate(
             sampled, greedy = run_async(run_evaluation(request))
         if not quiet:
             print_table(_scores(sampled, greedy))
+            if sampled.kinds:
+                print_table(_kinds(sampled, greedy))
         print_json({"sampled": _figures(sampled), "greedy": _figures(greedy)})
 
 
@@ -161,6 +168,11 @@ def _table(progress: Progress) -> Table:
     names = list(columns[0][0].by_template) if columns and columns[0][0] else []
     for name in names:
         table.add_row(name.partition("/")[2], *(_pair(s, g, name) for s, g in columns))
+    kinds = list(columns[0][0].by_kind) if columns and columns[0][0] else []
+    if kinds:
+        table.add_section()
+    for kind in kinds:
+        table.add_row(f"where the expert did {kind}", *(_kind_pair(s, g, kind) for s, g in columns))
     table.add_section()
     table.add_row("all", *(f"[bold]{_all(s)} / {_all(g)}[/]" for s, g in columns))
     return table
@@ -168,6 +180,10 @@ def _table(progress: Progress) -> Table:
 
 def _pair(sampled: Measured | None, greedy: Measured | None, name: str) -> str:
     return " / ".join(f"{100 * m.by_template[name]:.0f}" if m else "-" for m in (sampled, greedy))
+
+
+def _kind_pair(sampled: Measured | None, greedy: Measured | None, kind: str) -> str:
+    return " / ".join(f"{100 * m.by_kind[kind]:.0f}" if m else "-" for m in (sampled, greedy))
 
 
 def _all(measured: Measured | None) -> str:
@@ -200,6 +216,20 @@ def _scores(sampled: EvaluationReport, greedy: EvaluationReport) -> Table:
     return table
 
 
+def _kinds(sampled: EvaluationReport, greedy: EvaluationReport) -> Table:
+    """Accuracy by what the expert did, with 95 % intervals."""
+    table = Table("expert's action", "states", "sampled, %", "greedy, %", "mean reward, sampled / greedy")
+    for own, best in zip(sampled.kinds, greedy.kinds, strict=True):
+        table.add_row(
+            own.kind,
+            str(own.states),
+            _interval(own.accuracy),
+            _interval(best.accuracy),
+            f"{own.reward:.3f} / {best.reward:.3f}",
+        )
+    return table
+
+
 def _interval(value: Interval) -> str:
     return f"[bold]{100 * value.mean:.1f}[/] {100 * value.low:.1f}-{100 * value.high:.1f}"
 
@@ -214,4 +244,6 @@ def _figures(report: EvaluationReport) -> dict[str, object]:
         f"pass@{report.tries}": passed.mean,
         "low": success.low,
         "high": success.high,
+        "reward": report.reward,
+        **({"kinds": {k.kind: k.accuracy for k in report.kinds}} if report.kinds else {}),
     }

@@ -2,13 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-
-class Table(BaseModel):
-    """A TOML table: frozen, and strict about unknown keys and types."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+from cairn.config.table import Table
 
 
 class EnvironmentOptions(Table):
@@ -51,6 +47,8 @@ class PolicyOptions(Table):
     autocast: bool = False
     """Learner computes in bfloat16 under autocast."""
     threads: int = Field(default=2, ge=1)
+    think: bool = True
+    """Of the thinking codec: ask for a thought before the action; false: for the action alone (UI-R1-E's NOTHINK)."""
     verbs: list[str] | None = None
     """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
     images: int = Field(default=2, ge=1)
@@ -85,6 +83,8 @@ class PolicyOptions(Table):
             raise ValueError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{self.codec}"')
         if self.model != "pixel" and self.codec == "pixel":
             raise ValueError('policy.codec = "pixel" is the pixel policy\'s: choose "text" or "thinking"')
+        if not self.think and self.codec != "thinking":
+            raise ValueError('policy.think = false needs policy.codec = "thinking"')
         if self.model == "path" and self.path is None:
             raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
 
@@ -143,10 +143,11 @@ class ReinforcementOptions(Table):
     """Groups that give no gradient are replaced, until `groups_per_update` give one or so many were played (DAPO's
     dynamic sampling). Default: they are not."""
     group_size: int = Field(default=8, ge=2)
-    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress"] = "variance"
+    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress", "recorded"] = "variance"
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
     ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone;
-    `progress` draws starts on experts' ways by how fast their success is changing."""
+    `progress` draws starts on experts' ways by how fast their success is changing; `recorded` asks for single answers
+    at the states of `recorded.path`, without any environment."""
     estimator: Literal["grpo", "dr_grpo", "rloo", "reinforce_pp", "gigpo"] = "grpo"
     """`reinforce_pp`: REINFORCE++ with the group's mean as its baseline. `gigpo` compares a turn also with the group's
     other turns in the same state. GPG is `dr_grpo` with `loss = "reinforce"`."""
@@ -233,6 +234,18 @@ class ReinforcementOptions(Table):
         ):
             if wanted and self.prefers:
                 raise ValueError(f'reinforcement.loss = "{self.loss}" needs reinforcement.{unheard}')
+
+
+class RecordedOptions(Table):
+    """States that are only known from a record: what is imitated, and learned at with `scheduler = "recorded"`."""
+
+    path: str | None = None
+    """The directory of a set, as `cairn data` makes it. Its training states are imitated in the place of
+    demonstrations; its held-out ones are what a run without an environment is evaluated on."""
+    templates: list[str] = Field(default_factory=list)
+    """Only states of these, as `cairn data show` lists them; none: all of them."""
+    instruction: Literal["goal", "sub_goal", "both"] = "goal"
+    """What the policy is told: the whole goal, that of the step alone where it is known, or both."""
 
 
 class TrackOptions(Table):

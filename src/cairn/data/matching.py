@@ -194,13 +194,14 @@ def _chord(key: Key) -> frozenset[str]:
 
 def _rank(action: Action, seen: Observation) -> tuple[str, float, float, str]:
     """Type first, then place, then everything else."""
-    aim = _aim(action)
+    aim = aim_of(action)
     place = _place(aim, seen) if aim is not None else None
     x, y = (place.x, place.y) if place is not None else (-1.0, -1.0)
     return type(action).__name__, x, y, repr(astuple(action))
 
 
-def _aim(action: Action) -> Target | None:
+def aim_of(action: Action) -> Target | None:
+    """Where an action begins; None where it has no place."""
     match action:
         case (
             Click(target)

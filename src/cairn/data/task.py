@@ -6,7 +6,7 @@ from enum import StrEnum
 from cairn.data.action import Action
 from cairn.data.history import Deed
 from cairn.data.ids import GroupId, SnapshotId, TaskId, TemplateId
-from cairn.data.observation import Observation
+from cairn.data.observation import Box, Observation
 from cairn.errors import InvariantError
 
 _SEEDS_PER_SPLIT = 1_000_000
@@ -74,13 +74,15 @@ class FromSnapshot:
 class Recorded:
     """Answer at a recorded state, without an environment; `expert` is the action to match.
 
-    `history` is what was done before, and becomes part of the prompt.
+    `history` is what was done before, and becomes part of the prompt. Neither `target` nor `sub_goal` does.
     """
 
     goal: str
     history: tuple[Deed, ...] = ()
     observation: Observation
     expert: Action
+    target: Box | None = None  # where the expert's action may aim; None: at its element, or at its point alone
+    sub_goal: str = ""  # what this one step is for, where somebody wrote it down
 
 
 Start = Root | FromSnapshot | Recorded

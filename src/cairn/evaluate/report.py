@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cairn.algo.statistics import Interval, mean_interval, pass_at_k
-from cairn.data.ids import TemplateId
-from cairn.data.task import Split
+from cairn.algo.statistics import Interval, clustered_interval, pass_at_k
+from cairn.data.action_json import kind_of
+from cairn.data.ids import TaskId, TemplateId
+from cairn.data.task import Recorded, Split
 from cairn.data.trajectory import RULES, Outcome, ScoredGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTries:
-    """The tries of one task that say something about the policy."""
+    """The tries of one task, or of one of its recorded states, that say something about the policy."""
 
+    task: TaskId
     valid: int
     solved: int
 
@@ -43,6 +45,16 @@ class TemplateScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KindScore:
+    """Recorded states at which the expert did one kind of action."""
+
+    kind: str
+    states: int
+    accuracy: Interval  # share of the answers that are right
+    reward: float  # mean over the answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationReport:
     """All templates, at one temperature, on one split."""
 
@@ -50,6 +62,8 @@ class EvaluationReport:
     greedy: bool
     tries: int
     scores: tuple[TemplateScore, ...]
+    reward: float  # mean over valid tries
+    kinds: tuple[KindScore, ...] = ()  # where recorded states were answered
 
     @property
     def episodes(self) -> int:
@@ -63,22 +77,32 @@ class EvaluationReport:
 
     @property
     def success(self) -> Interval:
-        """Avg@k: the mean over tasks of each task's share of solved tries, with its 95 % interval."""
-        return _interval([t.solved / t.valid for t in self._tasks() if t.valid])
+        """Avg@k: the mean over tasks of each task's share of solved tries, with its 95 % interval.
+
+        Recorded states count one by one, and the interval knows that those of one task are alike.
+        """
+        return _success(self._tasks())
 
     def pass_at(self, k: int) -> Interval:
         """Pass@k over the tasks with at least k valid tries, with its 95 % interval."""
-        return _interval([pass_at_k(t.valid, t.solved, k) for t in self._tasks() if t.valid >= k])
+        tasks = [t for t in self._tasks() if t.valid >= k]
+        return _interval([pass_at_k(t.valid, t.solved, k) for t in tasks], [t.task for t in tasks])
 
     def _tasks(self) -> list[TaskTries]:
         return [t for s in self.scores for t in s.tasks]
 
 
-def _interval(values: Sequence[float]) -> Interval:
+def _success(tries: Sequence[TaskTries]) -> Interval:
+    counted = [t for t in tries if t.valid]
+    return _interval([t.solved / t.valid for t in counted], [t.task for t in counted])
+
+
+def _interval(values: Sequence[float], tasks: Sequence[TaskId]) -> Interval:
     """Where nothing was measured, anything is possible."""
     if not values:
         return Interval(mean=0.0, low=0.0, high=1.0)
-    return mean_interval(np.array(values, np.float64))
+    numbers = {task: number for number, task in enumerate(dict.fromkeys(tasks))}
+    return clustered_interval(np.array(values, np.float64), np.array([numbers[task] for task in tasks], np.int64))
 
 
 def summarise(groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, tries: int) -> EvaluationReport:
@@ -91,7 +115,26 @@ def summarise(groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, trie
         greedy=greedy,
         tries=tries,
         scores=tuple(_score(template, members) for template, members in by_template.items()),
+        reward=_mean_reward(groups),
+        kinds=_kinds(groups),
     )
+
+
+def _kinds(groups: Sequence[ScoredGroup]) -> tuple[KindScore, ...]:
+    """Of the groups at recorded states, by the expert's action, in the order of the alphabet."""
+    by_kind: dict[str, list[ScoredGroup]] = defaultdict(list)
+    for group in groups:
+        if isinstance(group.plan.start, Recorded):
+            by_kind[kind_of(group.plan.start.expert)].append(group)
+    return tuple(
+        KindScore(kind=kind, states=len(own), accuracy=_success([_tries(g) for g in own]), reward=_mean_reward(own))
+        for kind, own in sorted(by_kind.items())
+    )
+
+
+def _mean_reward(groups: Sequence[ScoredGroup]) -> float:
+    rewards = [m.reward for g in groups for m in g.members if RULES[m.outcome].in_success_rate]
+    return float(np.mean(rewards)) if rewards else 0.0
 
 
 def _score(template: TemplateId, groups: Sequence[ScoredGroup]) -> TemplateScore:
@@ -108,4 +151,6 @@ def _score(template: TemplateId, groups: Sequence[ScoredGroup]) -> TemplateScore
 
 def _tries(group: ScoredGroup) -> TaskTries:
     counted = [m for m in group.members if RULES[m.outcome].in_success_rate]
-    return TaskTries(valid=len(counted), solved=sum(m.outcome is Outcome.SUCCESS for m in counted))
+    return TaskTries(
+        task=group.plan.task.id, valid=len(counted), solved=sum(m.outcome is Outcome.SUCCESS for m in counted)
+    )

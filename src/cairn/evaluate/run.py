@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -13,6 +14,16 @@ from cairn.ports import Sampling
 
 Play = Callable[[Sequence[RolloutPlan], Sampling], Awaitable[Sequence[ScoredGroup]]]
 """Rolls plans out; a group comes back for each plan, whatever it lost."""
+
+
+class Examiner(Protocol):
+    """Says how well the policy does."""
+
+    async def run(
+        self, templates: Sequence[Template], *, split: Split, per_template: int, tries: int, greedy: bool
+    ) -> EvaluationReport:
+        """Try so much of each template, always the same, `tries` times each (once where greedy)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,5 +56,10 @@ class Evaluator:
             group_size=tries,
             depth=task.template.depth(self.max_turns),
             purpose=Purpose.EVALUATE,
-            seed=int(np.random.SeedSequence((self.seed, place)).generate_state(1)[0]),
+            seed=seed_of(self.seed, place),
         )
+
+
+def seed_of(seed: int, place: int) -> int:
+    """Of the `place`-th plan of an evaluation."""
+    return int(np.random.SeedSequence((seed, place)).generate_state(1)[0])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cairn.data.task import Split, Template
 from cairn.evaluate.report import EvaluationReport
-from cairn.evaluate.run import Evaluator
+from cairn.evaluate.run import Examiner
 from cairn.loop import events, progress
 from cairn.loop.budget import Budget
 from cairn.loop.imitation import Curriculum
@@ -59,7 +59,7 @@ class Course:
         self,
         *,
         loop: SyncLoop,
-        evaluator: Evaluator,
+        evaluator: Examiner,
         templates: Sequence[Template],
         demonstrate: Demonstrate,
         options: CourseOptions,
@@ -115,7 +115,7 @@ class Course:
         options = self._options
         match self._now.phase:
             case Phase.DEMONSTRATE:
-                self._announce("experts play the training tasks")
+                self._announce("what is to be imitated is gathered")
                 await self._lessons()
                 self._save(Phase.DEMONSTRATE)
                 await self._begin(Phase.IMITATE)
@@ -124,7 +124,7 @@ class Course:
                 await self._learn(options.imitation, self._imitate)
                 await self._begin(Phase.REINFORCE)
             case Phase.REINFORCE:
-                self._announce("rollouts in the environment, and policy gradient")
+                self._announce("rollouts, and policy gradient")
                 await self._learn(options.reinforcement, self._reinforce)
                 await self._begin(Phase.CONTROL if options.control else Phase.DONE)
             case Phase.CONTROL:
@@ -272,6 +272,8 @@ class Course:
             high=success.high,
             by_template={s.template: s.success for s in report.scores},
             final=final,
+            reward=report.reward,
+            by_kind={s.kind: s.accuracy.mean for s in report.kinds},
         )
         self._now = replace(self._now, measured=(*self._now.measured, measured))
         if final:  # nothing is learned between the phase's checkpoint and this

@@ -51,8 +51,8 @@ class Curriculum:
     """
 
     def __init__(self, lessons: Sequence[Lesson], *, batch_size: int, answers: int, seed: int) -> None:
-        """`batch_size` counts lessons; `answers` is how many are drawn for each at most."""
-        self._lessons = tuple(lessons)
+        """`batch_size` counts lessons; `answers` is how many are drawn for each at most. Lessons never change."""
+        self._lessons = lessons
         self._batch_size = min(batch_size, len(self._lessons))
         self._answers = answers
         self._seed = seed

@@ -38,6 +38,8 @@ class Measured:
     high: float
     by_template: Mapping[str, float]
     final: bool  # made at the end of its phase
+    reward: float = 0.0  # mean over valid tries
+    by_kind: Mapping[str, float] = field(default_factory=dict[str, float])  # of recorded states, by the expert's action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

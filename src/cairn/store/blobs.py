@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cairn.data.ids import ImageId
 from cairn.errors import StoreError
+from cairn.ports import BlobStore
 from cairn.store.disk import write_whole
 
 
@@ -20,6 +21,25 @@ class BlobCounts:
     stored_bytes: int
     repeated: int  # puts of what was there already
     repeated_bytes: int
+
+
+class BorrowingBlobs:
+    """A blob store that takes over from another one whatever it is asked for, so that it needs it only once."""
+
+    def __init__(self, own: BlobStore, *, lender: BlobStore) -> None:
+        self._own = own
+        self._lender = lender
+
+    def put(self, data: bytes) -> ImageId:
+        return self._own.put(data)
+
+    def get(self, image: ImageId) -> bytes:
+        try:
+            return self._own.get(image)
+        except KeyError:
+            data = self._lender.get(image)
+            self._own.put(data)
+            return data
 
 
 class BlobFolder:

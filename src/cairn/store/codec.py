@@ -20,11 +20,12 @@ from cairn.data.trajectory import (
     ScoredGroup,
     ScoredTrajectory,
     Seconds,
+    Term,
     Trajectory,
     Turn,
 )
 from cairn.errors import InvariantError, StoreError
-from cairn.store.rows import SCHEMA_VERSION, ElementRow, GroupRow, SeenRow, TrajectoryRow, TurnRow
+from cairn.store.rows import SCHEMA_VERSION, ElementRow, GroupRow, SeenRow, TermRow, TrajectoryRow, TurnRow
 
 
 def group_to_row(group: ScoredGroup) -> GroupRow:
@@ -89,6 +90,7 @@ def _dump_result(result: ScoredTrajectory | LostTrajectory) -> TrajectoryRow:
         seconds=[seconds.opening, seconds.environment, seconds.engine, seconds.closing],
         outcome=result.outcome,
         reward=result.reward if isinstance(result, ScoredTrajectory) else None,
+        terms=[_dump_term(term) for term in result.terms] if isinstance(result, ScoredTrajectory) else [],
         lost=isinstance(result, LostTrajectory),
         reason=result.reason if isinstance(result, LostTrajectory) else None,
     )
@@ -110,7 +112,16 @@ def _load_result(plan: RolloutPlan, row: TrajectoryRow) -> ScoredTrajectory | Lo
     outcome = Outcome(row["outcome"])
     if row["lost"]:
         return LostTrajectory(trajectory=trajectory, outcome=outcome, reason=row["reason"] or "")
-    return ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=cast("float", row["reward"]))
+    terms = tuple(_load_term(term) for term in row.get("terms") or ())  # older runs have none
+    return ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=cast("float", row["reward"]), terms=terms)
+
+
+def _dump_term(term: Term) -> TermRow:
+    return TermRow(name=term.name, weight=term.weight, value=term.value)
+
+
+def _load_term(row: TermRow) -> Term:
+    return Term(name=row["name"], weight=row["weight"], value=row["value"])
 
 
 def _load_evidence(row: TrajectoryRow) -> Evidence | None:
@@ -122,7 +133,7 @@ def _load_evidence(row: TrajectoryRow) -> Evidence | None:
 
 def _dump_turn(turn: Turn) -> TurnRow:
     return TurnRow(
-        seen=_dump_seen(turn.observation),
+        seen=dump_seen(turn.observation),
         prompt_ids=turn.prompt.token_ids.tolist(),
         prompt_images=list(turn.prompt.images),
         token_ids=turn.completion.token_ids.tolist(),
@@ -136,7 +147,7 @@ def _dump_turn(turn: Turn) -> TurnRow:
 
 def _load_turn(row: TurnRow) -> Turn:
     return Turn(
-        observation=_load_seen(row["seen"]),
+        observation=load_seen(row["seen"]),
         prompt=Prompt(
             token_ids=np.array(row["prompt_ids"], np.int32),
             images=tuple(ImageId(image) for image in row["prompt_images"]),
@@ -154,7 +165,8 @@ def _load_turn(row: TurnRow) -> Turn:
 # ── observations and starts ───────────────────────────────────────────────────
 
 
-def _dump_seen(seen: Observation) -> SeenRow:
+def dump_seen(seen: Observation) -> SeenRow:
+    """An observation as plain values."""
     return SeenRow(
         image=seen.image,
         elements=[_dump_element(element) for element in seen.elements],
@@ -166,7 +178,8 @@ def _dump_seen(seen: Observation) -> SeenRow:
     )
 
 
-def _load_seen(row: SeenRow) -> Observation:
+def load_seen(row: SeenRow) -> Observation:
+    """What `dump_seen` was given."""
     return Observation(
         image=ImageId(row["image"]) if row["image"] is not None else None,
         elements=tuple(_load_element(element) for element in row["elements"]),
@@ -179,7 +192,6 @@ def _load_seen(row: SeenRow) -> Observation:
 
 
 def _dump_element(element: Element) -> ElementRow:
-    box = element.box
     return ElementRow(
         id=element.id,
         role=element.role,
@@ -187,12 +199,11 @@ def _dump_element(element: Element) -> ElementRow:
         value=element.value,
         states=list(element.states),
         interactive=element.interactive,
-        box=[box.left, box.top, box.width, box.height],
+        box=_edges(element.box),
     )
 
 
 def _load_element(row: ElementRow) -> Element:
-    left, top, width, height = row["box"]
     return Element(
         id=ElementId(row["id"]),
         role=row["role"],
@@ -200,8 +211,27 @@ def _load_element(row: ElementRow) -> Element:
         value=row["value"],
         states=tuple(row["states"]),
         interactive=row["interactive"],
-        box=Box(left=left, top=top, width=width, height=height),
+        box=_box(row["box"]),
     )
+
+
+def dump_box(box: Box | None) -> list[float] | None:
+    """Left, top, width and height."""
+    return None if box is None else _edges(box)
+
+
+def load_box(row: list[float] | None) -> Box | None:
+    """What `dump_box` was given."""
+    return None if row is None else _box(row)
+
+
+def _edges(box: Box) -> list[float]:
+    return [box.left, box.top, box.width, box.height]
+
+
+def _box(row: list[float]) -> Box:
+    left, top, width, height = row
+    return Box(left=left, top=top, width=width, height=height)
 
 
 def _dump_start(start: Start) -> str:
@@ -211,9 +241,10 @@ def _dump_start(start: Start) -> str:
         case FromSnapshot():
             return json.dumps(["snapshot", start.id])
         case Recorded():
-            history = [[_dump_seen(deed.observation), dump_tagged(deed.action)] for deed in start.history]
-            seen = _dump_seen(start.observation)
-            return json.dumps(["recorded", start.goal, history, seen, dump_tagged(start.expert)])
+            history = [[dump_seen(deed.observation), dump_tagged(deed.action)] for deed in start.history]
+            seen = dump_seen(start.observation)
+            expert, target = dump_tagged(start.expert), dump_box(start.target)
+            return json.dumps(["recorded", start.goal, history, seen, expert, target, start.sub_goal])
 
 
 def _load_start(text: str) -> Start:
@@ -224,10 +255,13 @@ def _load_start(text: str) -> Start:
         case "snapshot":
             return FromSnapshot(id=SnapshotId(rest[0]))
         case _:
-            goal, history, seen, expert = rest
+            goal, history, seen, expert, *more = rest
+            target, sub_goal = more or (None, "")  # earlier versions wrote neither
             return Recorded(
                 goal=goal,
-                history=tuple(Deed(observation=_load_seen(s), action=load_tagged(a)) for s, a in history),
-                observation=_load_seen(seen),
+                history=tuple(Deed(observation=load_seen(s), action=load_tagged(a)) for s, a in history),
+                observation=load_seen(seen),
                 expert=load_tagged(expert),
+                target=load_box(target),
+                sub_goal=sub_goal,
             )

@@ -1,0 +1,163 @@
+"""Recorded states as one policy meets them: chosen, told as the recipe says, and in actions that it can say."""
+
+import difflib
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import overload
+
+from PIL import Image
+
+from cairn.config.recipe import RunConfig
+from cairn.data.ids import ImageId, TemplateId
+from cairn.data.pixel_vocabulary import Crop
+from cairn.data.recorded import PREFIX, Instruction, RecordedState, recorded_task, told
+from cairn.data.task import Split, Template
+from cairn.errors import ConfigError, StoreError
+from cairn.ports import Codec
+from cairn.store.recorded import RecordedSet, States
+
+
+class PreparedStates(Sequence[RecordedState]):
+    """States as the recipe tells of them; of an expert's action that is more than one of the codec's, the first."""
+
+    def __init__(self, states: Sequence[RecordedState], *, codec: Codec, instruction: Instruction) -> None:
+        self._states = states
+        self._codec = codec
+        self._instruction = instruction
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @overload
+    def __getitem__(self, index: int) -> RecordedState: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RecordedState]: ...
+
+    def __getitem__(self, index: int | slice) -> RecordedState | Sequence[RecordedState]:
+        if isinstance(index, slice):
+            return PreparedStates(self._states[index], codec=self._codec, instruction=self._instruction)
+        state = self._states[index]
+        start = told(state.start, self._instruction)
+        expert = self._codec.primitive(start.expert, start.observation)
+        return replace(state, start=replace(start, expert=expert))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnable:
+    """Training states, without those at which the policy could never do what the expert did."""
+
+    states: Sequence[RecordedState]
+    places: tuple[int, ...]  # of the states among all training states of the chosen templates
+    left_out: tuple[tuple[str, int], ...]  # kinds of expert's actions with their counts, the most frequent first
+
+    def __str__(self) -> str:
+        text = f"{len(self.states)} recorded states to learn from"
+        if not self.left_out:
+            return text
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in self.left_out)
+        count = sum(count for _, count in self.left_out)
+        return f"{text}; {count} are left out, for the policy cannot say what was done there ({kinds})"
+
+
+class Recording:
+    """A set of recorded states and the policy that learns from them."""
+
+    def __init__(self, states: RecordedSet, *, codec: Codec, config: RunConfig) -> None:
+        """Raises `ConfigError` where the set lacks what the recipe names."""
+        options = config.recorded
+        self._set = states
+        self._screen = Crop() if config.policy.model == "pixel" else None
+        self._codec = codec
+        self._instruction = Instruction(options.instruction)
+        self.templates = chosen_templates(states, options.templates)
+        names = [template.id for template in self.templates]
+        self._training = states.of(Split.TRAIN, templates=names)
+        self._held_out = states.of(Split.HELD_OUT, templates=names)
+
+    def of(self, split: Split, template: Template) -> Sequence[RecordedState]:
+        """The states of one template on one side of the split, those included that the policy cannot get right."""
+        return self._prepared(self._set.of(split, templates=[template.id]))
+
+    def require_held_out(self) -> None:
+        """Raise a `ConfigError` where there is nothing to evaluate on."""
+        if not len(self._held_out):
+            raise ConfigError(f"{self._set.folder} holds out no state to evaluate on: make it with --held-out above 0")
+
+    def _prepared(self, states: States) -> PreparedStates:
+        return PreparedStates(states, codec=self._codec, instruction=self._instruction)
+
+    def learnable(self) -> "Learnable":
+        """The training states at which the codec can say what the expert did; `ConfigError` where there are none.
+
+        Reads every training state once.
+        """
+        prepared = self._prepared(self._training)
+        kept: list[int] = []
+        missing: Counter[str] = Counter()
+        for place, state in enumerate(prepared):
+            start = state.start
+            if self._codec.answers(start.observation.instruction(start.goal), start.expert, start.observation):
+                kept.append(place)
+            else:
+                missing[state.kind] += 1
+        if not kept:
+            raise ConfigError(
+                f"{self._set.folder} has {len(prepared)} training states, and the policy can say what was done at none "
+                "of them: choose another policy.codec, or another set"
+            )
+        first = {prepared[place].task.template.id: prepared[place] for place in reversed(kept)}
+        for state in first.values():
+            self._check_seen(state)
+        return Learnable(
+            states=self._prepared(self._training.chosen(kept)),
+            places=tuple(kept),
+            left_out=tuple(missing.most_common()),
+        )
+
+    def _check_seen(self, state: RecordedState) -> None:
+        """A policy that is shown neither elements nor a screenshot would learn to guess."""
+        start = state.start
+        prompt = self._codec.prompt(start.goal, start.history, start.observation)
+        if not prompt.images and not start.observation.elements:
+            raise ConfigError(
+                f"{self._set.folder} knows screenshots without elements, and the policy reads elements alone: "
+                "choose a policy that sees"
+            )
+        if self._screen is not None and start.observation.image is not None:
+            self._check_screen(state, start.observation.image, self._screen)
+
+    def _check_screen(self, state: RecordedState, image: ImageId, screen: Crop) -> None:
+        """The pixel policy would see a corner of a larger screen, and be told places on all of it."""
+        try:
+            data = self._set.blobs.get(image)
+        except KeyError:
+            raise StoreError(f"{self._set.folder} lacks the screenshot {image} of {state.name}") from None
+        with Image.open(io.BytesIO(data)) as picture:
+            width, height = picture.size
+        if (width, height) != (screen.screen_width, screen.screen_height):
+            raise ConfigError(
+                f"screenshots of {state.task.template.id} have {width} x {height} pixels, and the pixel policy sees "
+                f"screens of {screen.screen_width} x {screen.screen_height}: choose a policy for such screens"
+            )
+
+
+def chosen_templates(states: RecordedSet, wanted: Sequence[str]) -> tuple[Template, ...]:
+    """The named ones in that order, all of them where none is named; names are without `recorded/`."""
+    known = {name.removeprefix(PREFIX): name for name in states.templates}
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"`cairn data show {states.folder}` lists them."
+            raise ConfigError(f"recorded.templates: {states.folder} has no states of {name!r}; {hint}")
+    shape = recorded_task("any", 0).template
+    return tuple(replace(shape, id=TemplateId(known[name])) for name in wanted or known)
+
+
+def open_set(config: RunConfig) -> RecordedSet | None:
+    """The set that the recipe names; None where it names none."""
+    path = config.recorded.path
+    return None if path is None else RecordedSet(Path(path))

@@ -1,0 +1,38 @@
+"""Recorded states to imitate."""
+
+from collections.abc import Sequence
+from typing import overload
+
+from cairn.data.recorded import RecordedState
+from cairn.loop.imitation import Lesson
+from cairn.ports import Codec
+
+
+class RecordedLessons(Sequence[Lesson]):
+    """A lesson for each state, made when it is asked for: its prompt, and every way to say what the expert did."""
+
+    def __init__(self, states: Sequence[RecordedState], codec: Codec) -> None:
+        """The codec can say what the expert did at each of the states."""
+        self._states = states
+        self._codec = codec
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @overload
+    def __getitem__(self, index: int) -> Lesson: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Lesson]: ...
+
+    def __getitem__(self, index: int | slice) -> Lesson | Sequence[Lesson]:
+        if isinstance(index, slice):
+            return RecordedLessons(self._states[index], self._codec)
+        state = self._states[index]
+        start = state.start
+        goal = start.observation.instruction(start.goal)
+        return Lesson(
+            template=state.task.template.id,
+            prompt=self._codec.prompt(goal, start.history, start.observation),
+            answers=self._codec.answers(goal, start.expert, start.observation),
+        )
