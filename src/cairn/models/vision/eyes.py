@@ -1,7 +1,7 @@
 """From screenshots by id to what stands for them in a model: features, each image's computed once, and positions."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -35,14 +35,8 @@ class _Processed:
 
 
 class _RotatingModel(Protocol):
-    def get_rope_index(
-        self,
-        input_ids: Tensor,
-        mm_token_type_ids: Tensor,
-        image_grid_thw: Tensor | None,
-        *,
-        attention_mask: Tensor,
-    ) -> tuple[Tensor, Tensor]: ...
+    @property
+    def get_rope_index(self) -> Callable[..., tuple[Tensor, Tensor]]: ...
 
 
 class _SeeingModel(Protocol):

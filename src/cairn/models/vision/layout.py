@@ -1,5 +1,6 @@
 """What an image becomes in a prompt: the text that stands for it, and how many placeholders that holds."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -70,7 +71,8 @@ class _Patched:
 
 
 class _Tiling(Protocol):
-    def get_number_of_image_patches(self, height: int, width: int, images_kwargs: object) -> tuple[int, int, int]: ...
+    @property
+    def get_number_of_image_patches(self) -> Callable[[int, int, object], tuple[int, int, int]]: ...
 
 
 class _VisionShape(Protocol):
