@@ -12,6 +12,7 @@ from cairn.data.action import Click, Point, Type
 from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.engines.prefixes import PrefixCache
+from cairn.models.looking import Features
 from cairn.models.pixel.configuration import PixelConfig
 from cairn.models.pixel.modeling import PixelForCausalLM
 from cairn.models.policy import Policy
@@ -51,9 +52,9 @@ class Counting:
         self.read: list[int] = []
         really = counted.prefill
 
-        def prefill(prompts: Sequence[Prompt]):
+        def prefill(prompts: Sequence[Prompt], *, known: dict[ImageId, Features] | None = None):
             self.read.append(len(prompts))
-            return really(prompts)
+            return really(prompts, known=known)
 
         monkeypatch.setattr(counted, "prefill", prefill)
 

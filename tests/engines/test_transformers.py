@@ -61,12 +61,12 @@ class CountingPolicy(Policy):
         self.hold = hold
         self.started = threading.Event()
 
-    def _read(self, prompts):
+    def _read(self, prompts, seen):
         self.read.append(len(prompts))
         self.started.set()
         if self.hold is not None:
             assert self.hold.wait(10)
-        return super()._read(prompts)
+        return super()._read(prompts, seen)
 
     def extend(self, prefix, ids):
         self.rows.append(ids.shape[0])
@@ -180,11 +180,11 @@ async def test_weights_that_do_not_fit_leave_the_old_version_serving() -> None:
 
 async def test_a_failing_model_fails_its_callers_and_no_later_ones() -> None:
     class Failing(CountingPolicy):
-        def _read(self, prompts):
+        def _read(self, prompts, seen):
             if not self.read:
                 self.read.append(0)
                 raise RuntimeError("out of memory")
-            return super()._read(prompts)
+            return super()._read(prompts, seen)
 
     tested = engine(Failing())
     results = await asyncio.wait([asyncio.ensure_future(ask(tested, p, seed=0)) for p in PROMPTS])

@@ -7,19 +7,27 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
+from cairn.app.sight import require_sight
+from cairn.codecs.dialects.choice import Dialect
 from cairn.codecs.pixel import PixelCodec
 from cairn.codecs.text import TextCodec
 from cairn.codecs.thinking import ThinkingCodec
+from cairn.codecs.vision import History, VisionCodec
 from cairn.config.tables import PolicyOptions
+from cairn.data.coordinates import CoordinateSpace
+from cairn.data.ids import ImageId
 from cairn.data.pixel_vocabulary import PixelVocabulary, Verb
 from cairn.errors import ConfigError, StoreError
-from cairn.models.loading import load_language_model, working_type
+from cairn.models.loading import load_language_model, load_vision_model, working_type
 from cairn.models.pixel.configuration import PixelConfig
 from cairn.models.pixel.modeling import PixelForCausalLM, register
 from cairn.models.pixel.processing import PixelFeatures, PixelImageProcessor
 from cairn.models.policy import Policy
 from cairn.models.smollm2 import ensure_smollm2
 from cairn.models.tokenizer import HubTokenizer
+from cairn.models.vision.eyes import VisionEyes
+from cairn.models.vision.families import require_family
+from cairn.models.vision.processing import Viewing, VisionProcessor
 from cairn.ports import BlobStore, Codec
 
 
@@ -30,6 +38,7 @@ class Body:
     policy: Policy  # of the learner: float32 weights
     codec: Codec
     placeholder_id: int | None  # the token that stands for an image
+    image_tokens: Callable[[ImageId], int] | None = None  # where an image has several
     engine_type: torch.dtype | None  # of the engine's own copy; None: it shares the learner's weights
     save_processor: Callable[[Path], None]
 
@@ -41,6 +50,8 @@ def build_body(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Pa
             return _pixel(options, seed=seed, blobs=blobs, saved=saved)
         case "smollm2":
             return _language(options, saved or ensure_smollm2())
+        case "path" if options.sees:
+            return _vision(options, blobs=blobs, path=saved or Path(options.path or ""))
         case "path":
             return _language(options, saved or Path(options.path or ""))
 
@@ -108,13 +119,42 @@ def _language(options: PolicyOptions, path: Path) -> Body:
     )
 
 
+def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
+    family = require_family(path, codec=options.codec)
+    space = None if options.coordinates == "auto" else CoordinateSpace(options.coordinates)
+    processor = VisionProcessor.load(
+        path, family=family, blobs=blobs, viewing=Viewing(space=space, most_tokens=options.max_image_tokens)
+    )
+    codec = VisionCodec(
+        processor=processor,
+        dialect=Dialect(options.codec),
+        history=History(images=options.images, turns=options.past_turns, instructed=options.instructions),
+    )
+    eyes = VisionEyes(processor)
+    policy = Policy(
+        model=load_vision_model(path),
+        forbidden_ids=codec.forbidden_ids,
+        eyes=eyes,
+        autocast=torch.bfloat16 if options.autocast else None,
+    )
+    require_sight(policy, codec=codec, blobs=blobs)
+    return Body(
+        policy=policy,
+        codec=codec,
+        placeholder_id=processor.placeholder_id,
+        image_tokens=eyes.tokens,
+        engine_type=_engine_type(options, policy),
+        save_processor=processor.save,
+    )
+
+
 def _text_codec(options: PolicyOptions, tokenizer: HubTokenizer) -> Codec:
     match options.codec:
         case "text":
             return TextCodec(tokenizer=tokenizer)
         case "thinking":
             return ThinkingCodec(tokenizer=tokenizer, think=options.think)
-        case "pixel":
+        case _:
             raise ConfigError('a language model needs policy.codec = "text" or "thinking"')
 
 

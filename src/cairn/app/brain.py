@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
 
-from cairn.app.bodies import build_body
+from cairn.app.bodies import Body, build_body
 from cairn.config.recipe import RunConfig
 from cairn.config.tables import OptimizerOptions, ReinforcementOptions
 from cairn.data.ids import PolicyVersion
@@ -36,7 +36,7 @@ def build_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = Non
     body = build_body(options, seed=config.seed, blobs=blobs, saved=saved or begun)
     learner = GradientLearner(
         policy=body.policy,
-        settings=_settings(config, placeholder_id=body.placeholder_id),
+        settings=_settings(config, body),
         save_processor=body.save_processor,
     )
     own = body.engine_type is not None
@@ -55,7 +55,7 @@ def build_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = Non
     )
 
 
-def _settings(config: RunConfig, *, placeholder_id: int | None) -> Settings:
+def _settings(config: RunConfig, body: Body) -> Settings:
     learning = config.reinforcement
     loss, preference = _losses(learning)
     return Settings(
@@ -79,7 +79,8 @@ def _settings(config: RunConfig, *, placeholder_id: int | None) -> Settings:
         preference=PreferenceObjective(loss=preference, beta=learning.beta, smoothing=learning.smoothing),
         bounds=Bounds(),
         max_tokens=config.policy.token_budget,
-        placeholder_id=placeholder_id,
+        placeholder_id=body.placeholder_id,
+        image_tokens=body.image_tokens,
         seed=config.seed,
     )
 

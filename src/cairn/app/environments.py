@@ -2,12 +2,16 @@
 
 import difflib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
+from cairn.codecs.dialects.choice import Dialect
 from cairn.codecs.pixel import PixelCodec
+from cairn.codecs.vision import VisionCodec
 from cairn.config.tables import EnvironmentOptions
+from cairn.data.coordinates import CoordinateSpace
 from cairn.data.observation import Box
 from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.task import Template
@@ -27,6 +31,7 @@ from cairn.testing.environment_check import check_environment
 from cairn.testing.environment_report import EnvironmentReport, Result
 from cairn.testing.memory import MemoryBlobs
 from cairn.testing.scripted import ScriptedEnvironment
+from cairn.testing.spelled import SpellingProcessor
 from cairn.testing.template_checks import CheckOptions
 
 NAMES = ("miniwob", "miniwob-chain", "states", "scripted")
@@ -160,19 +165,25 @@ async def check_named(
     def told(result: Result) -> None:
         progress(f"{result.check} {result.template or ''}")
 
-    return await check_environment(environment, options=options, blobs=blobs, codecs=_POINTING_CODECS, progress=told)
+    codecs = (_PIXEL_CODEC, *_dialects(blobs))
+    return await check_environment(environment, options=options, blobs=blobs, codecs=codecs, progress=told)
 
 
 _CROP = Crop()  # the pixel policy looks below the instruction
-_POINTING_CODECS = (
-    NamedCodec(
-        name="pixel",
-        codec=PixelCodec(vocabulary=PixelVocabulary(), crop=_CROP),
-        reach=Box(
-            left=_CROP.left / _CROP.screen_width,
-            top=_CROP.top / _CROP.screen_height,
-            width=_CROP.width / _CROP.screen_width,
-            height=_CROP.height / _CROP.screen_height,
-        ),
+_PIXEL_CODEC = NamedCodec(
+    name="pixel",
+    codec=PixelCodec(vocabulary=PixelVocabulary(), crop=_CROP),
+    reach=Box(
+        left=_CROP.left / _CROP.screen_width,
+        top=_CROP.top / _CROP.screen_height,
+        width=_CROP.width / _CROP.screen_width,
+        height=_CROP.height / _CROP.screen_height,
     ),
 )
+
+
+def _dialects(blobs: BlobStore) -> Iterator[NamedCodec]:
+    """Every dialect of vision-language models; together they go through all three coordinate spaces."""
+    for dialect, space in zip(Dialect, cycle((*CoordinateSpace, CoordinateSpace.PIXELS)), strict=False):
+        processor = SpellingProcessor(blobs=blobs, space=space)
+        yield NamedCodec(name=f"{dialect} in {space}", codec=VisionCodec(processor=processor, dialect=dialect))

@@ -32,6 +32,7 @@ from cairn.loop.course import CHECKPOINTS, PROGRESS
 from cairn.loop.events import notice
 from cairn.loop.progress import Progress
 from cairn.models.loading import configure_torch, require_model
+from cairn.models.vision.families import require_kind
 from cairn.ports import BlobStore, Environment, EventSink
 from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
@@ -151,6 +152,7 @@ def check_ready(config: RunConfig) -> None:
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))
+        require_kind(Path(options.path), codec=options.codec, sees=options.sees)
     if options.start is not None and not (Path(options.start) / "config.json").is_file():
         raise ConfigError(f"policy.start: there is no saved policy in {options.start}")
 

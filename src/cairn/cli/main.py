@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import bench, clean, config, data, demo, doctor, env, judge, ledger, seeds, snapshot, train
+from cairn.cli import bench, clean, config, data, demo, doctor, env, judge, ledger, policy, seeds, snapshot, train
 
 app = typer.Typer(
     name="cairn",
@@ -27,6 +27,7 @@ app.add_typer(demo.app, name="demo")
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
+app.add_typer(policy.app, name="policy")
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(bench.app, name="bench")
 

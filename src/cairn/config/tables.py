@@ -29,7 +29,19 @@ class PolicyOptions(Table):
     """A local Hugging Face directory, for `model = "path"`."""
     start: str | None = None
     """The directory of a saved policy of that kind, such as `RUN/checkpoints/imitate`, to go on from."""
-    codec: Literal["pixel", "text", "thinking"] = "pixel"
+    codec: Literal[
+        "pixel",
+        "text",
+        "thinking",
+        "ui-tars",
+        "qwen-computer",
+        "qwen-mobile",
+        "gui-r1",
+        "infigui",
+        "mobilegym",
+        "browsergym",
+    ] = "pixel"
+    """After `text` and `thinking`, the dialects of vision-language models (docs/models.md)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the engine's copy; the learner's master weights are float32."""
     autocast: bool = False
@@ -39,14 +51,34 @@ class PolicyOptions(Table):
     """Of the thinking codec: ask for a thought before the action; false: for the action alone (UI-R1-E's NOTHINK)."""
     verbs: list[str] | None = None
     """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
+    images: int = Field(default=2, ge=1)
+    """Of vision-language models: screenshots in a prompt, the newest included; older ones become a few words."""
+    past_turns: int = Field(default=8, ge=0)
+    """Of vision-language models: earlier exchanges in a prompt."""
+    instructions: bool = True
+    """Of vision-language models: whether prompts explain the dialect. What learns it from scratch needs no telling."""
+    coordinates: Literal["auto", "fractions", "thousandths", "pixels"] = "auto"
+    """Of vision-language models: what the numbers of a place count; `auto`: as the model's family was taught."""
+    max_image_tokens: int = Field(default=4096, ge=1)
+    """Of vision-language models: placeholders of one screenshot; a larger one is refused."""
     token_budget: int = Field(default=8192, ge=1)
     """Tokens (padding included) that the learner computes at once; more are accumulated. Only memory depends on it."""
     temperature: float = Field(default=1.0, gt=0)
     max_answer_tokens: int | None = Field(default=None, ge=1)
     """Default: the codec's own limit."""
 
+    @property
+    def sees(self) -> bool:
+        """Whether the codec is one of vision-language models."""
+        return self.codec not in {"pixel", "text", "thinking"}
+
     def check(self) -> None:
         """Raise a `ValueError` where model, path and codec do not go together."""
+        if self.sees and self.model != "path":
+            raise ValueError(
+                f'policy.codec = "{self.codec}" needs policy.model = "path" and policy.path, the directory of a '
+                "vision-language model"
+            )
         if self.model == "pixel" and self.codec != "pixel":
             raise ValueError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{self.codec}"')
         if self.model != "pixel" and self.codec == "pixel":

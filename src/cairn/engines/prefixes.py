@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.models.batching import distinct
+from cairn.models.looking import Features
 from cairn.models.policy import Policy
 from cairn.models.prefix import Prefix, join, joinable
+
+_MOST_IMAGES = 256
+"""Screenshots whose features stay in memory: the next turn's prompt shows the last one's again."""
 
 _Key = tuple[bytes, tuple[str, ...]]
 
@@ -34,6 +39,7 @@ class PrefixCache:
         self._max_tokens = max_tokens
         self._readings: list[_Reading] = []  # oldest first
         self._places: dict[_Key, tuple[_Reading, int]] = {}
+        self._seen: dict[ImageId, Features] = {}
         self.hits = 0
         """Prompts, of those that differ within a call, that were not read again."""
 
@@ -41,6 +47,7 @@ class PrefixCache:
         """Forget everything: it was read with other weights."""
         self._readings.clear()
         self._places.clear()
+        self._seen.clear()
 
     def prefill(self, prompts: Sequence[Prompt]) -> Prefix:
         """As `Policy.prefill`: one row for each prompt, in order."""
@@ -64,7 +71,9 @@ class PrefixCache:
         return joined if rows == list(range(len(order))) else joined.select(rows)
 
     def _read(self, prompts: Sequence[Prompt], *, keys: tuple[_Key, ...]) -> Prefix:
-        prefix = self._policy.prefill(prompts)
+        prefix = self._policy.prefill(prompts, known=self._seen)
+        while len(self._seen) > _MOST_IMAGES:
+            del self._seen[next(iter(self._seen))]  # the first that was looked at
         if not joinable(prefix.cache):
             return prefix
         reading = _Reading(prefix, keys)

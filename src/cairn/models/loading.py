@@ -11,7 +11,7 @@ from cairn.models.memory import limit_caches
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 _PIXEL = "cairn_pixel"
 _WORTH_ROUNDING = 20_000_000
@@ -38,17 +38,37 @@ def load_language_model(path: Path) -> "PreTrainedModel":
     Attention is computed plainly: on short prompts with padding that is faster than fused attention on CPU, and its
     backward pass much faster.
     """
+    from transformers import AutoModelForCausalLM
+
+    return _load(AutoModelForCausalLM, path, kind="causal language model")
+
+
+def load_vision_model(path: Path) -> "PreTrainedModel":
+    """The vision-language model of a Hugging Face directory, likewise. Code from the directory is never run."""
+    from transformers import AutoModelForImageTextToText
+
+    return _load(AutoModelForImageTextToText, path, kind="vision-language model")
+
+
+def _load(
+    auto: "type[AutoModelForCausalLM | AutoModelForImageTextToText]", path: Path, *, kind: str
+) -> "PreTrainedModel":
     require_model(path)
     import torch
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
 
     try:
-        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=_attention())
+        return auto.from_pretrained(
+            path,
+            dtype=torch.float32,
+            attn_implementation=_attention(),
+            trust_remote_code=False,
+            local_files_only=True,
+        )
     except SafetensorError as error:
         raise StoreError(f"the model in {path} is damaged: {error}") from error
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"{path} holds no causal language model that can be loaded: {error}") from error
+        raise ConfigError(f"{path} holds no {kind} that can be loaded: {error}") from error
 
 
 def require_model(path: Path) -> None:

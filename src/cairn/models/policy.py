@@ -8,10 +8,14 @@ Both go through the same two calls, so that what is trained is what was sampled 
 `model` is any `PreTrainedModel` with the causal forward
 `model(input_ids, attention_mask, position_ids, past_key_values, use_cache, logits_to_keep, **images)` and a `RowCache`.
 Forbidden ids have logit -inf here, and so in the engine and in the learner alike.
+
+Models of other people's see through `Eyes`: features of each different image once, wherever it is shown, and positions
+as the model wants them. Between an answer's tokens there may be images too, of turns that share a sample.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -23,10 +27,12 @@ from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.errors import InvariantError
 from cairn.models.batching import buckets, distinct, micro_batches, padded_left, padded_right
+from cairn.models.looking import Eyes, Features, Looking, check_placeholders
 from cairn.models.prefix import Prefix, RowCache, join, joinable
 from cairn.models.scoring import Scores, of_hidden, of_logits
-from cairn.models.tree import tree_batches
-from cairn.models.trees import tree_reader
+from cairn.models.tree import Rows, tree_batches
+from cairn.models.trees import Show, tree_reader
+from cairn.models.vision.shown import Shown
 
 _PASS_COST = 512
 """What one more pass costs in training, in tokens: gradients of all weights are added up after each."""
@@ -44,15 +50,19 @@ class Policy:
         model: PreTrainedModel,
         forbidden_ids: frozenset[int] = frozenset(),
         image_features: ImageFeatures | None = None,
+        eyes: Eyes | None = None,
         autocast: torch.dtype | None = None,
         sharing: bool = True,
     ) -> None:
         """Wrap `model` as it is; with `autocast`, matrix products are computed in that type.
 
-        Without `sharing` the learner computes every sequence by itself: to compare with.
+        Images are seen by `eyes`, or by a model of its own kind through `image_features`. Without `sharing` the learner
+        computes every sequence by itself: to compare with.
         """
         self.model = model.eval()  # dropout would make the sampled and the trained distribution differ
         self._image_features = image_features
+        self._eyes = eyes
+        self._looking: Looking | None = None  # while several passes share what was seen
         self._autocast = autocast
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
         self._several_passes = image_features is None and self._cache_is_joinable()
@@ -80,17 +90,40 @@ class Policy:
             model=model,
             forbidden_ids=frozenset(self._forbidden.tolist()),
             image_features=self._image_features,
+            eyes=self._eyes,
             autocast=self._autocast if dtype is None else None,
         )
 
-    def prefill(self, prompts: Sequence[Prompt]) -> Prefix:
-        """Read the prompts: one row each, in order, equal prompts computed once.
+    @contextmanager
+    def looking(self, images: Sequence[ImageId]) -> Generator[None]:
+        """Look at each of these images once for all passes within, forward and backward.
 
-        Prompts of very different lengths are read in several passes where that computes fewer tokens.
+        Gradients of what was seen are added up, and go back through the eyes when the block is left. The weights must
+        not change within. Without eyes, nothing is done.
+        """
+        if self._eyes is None or self._looking is not None:
+            yield
+            return
+        different = list(dict.fromkeys(images))
+        with self._precision():
+            seen = self._eyes.encode(self.model, different) if different else ()
+        self._looking = Looking(seen, different)
+        try:
+            yield
+            self._looking.backward()
+        finally:
+            self._looking = None
+
+    def prefill(self, prompts: Sequence[Prompt], *, known: dict[ImageId, Features] | None = None) -> Prefix:
+        """Read the prompts: one row each, in order, equal prompts computed once, and equal images too.
+
+        Prompts of very different lengths are read in several passes where that computes fewer tokens. `known` are
+        images seen before with these weights; what is seen now is added.
         """
         unique, rows = distinct(prompts)
         parts = buckets([p.token_ids.shape[0] for p in unique]) if self._several_passes else [list(range(len(unique)))]
-        prefixes = [self._read([unique[i] for i in part]) for part in parts]
+        seen = self._seen([image for p in unique for image in p.images], known)
+        prefixes = [self._read([unique[i] for i in part], seen) for part in parts]
         place = {i: at for at, i in enumerate(i for part in parts for i in part)}
         wanted = [place[row] for row in rows]
         joined = join(prefixes)
@@ -100,6 +133,8 @@ class Policy:
         """Read `ids` after the prefix; the logits after each of them, and the longer prefix."""
         mask = torch.cat([prefix.mask, torch.ones_like(ids)], 1)
         positions = prefix.length[:, None] + torch.arange(ids.shape[1], device=ids.device)
+        if self._eyes is not None and self._eyes.axes > 1:
+            positions = positions.expand(self._eyes.axes, *positions.shape)
         logits, cache = self._forward(ids, mask, positions, cache=prefix.cache, keep=0, images={})
         length = prefix.length + ids.shape[1]
         return logits, Prefix(cache=cache, mask=mask, length=length, logits=logits[:, -1])
@@ -113,6 +148,8 @@ class Policy:
         """
         ids = torch.from_numpy(padded_right(answers)).to(self.device)
         with self._precision():  # around both passes, so that weights are rounded once for the two
+            if self._eyes is not None and any((answer == self._eyes.placeholder_id).any() for answer in answers):
+                return self._read_whole(prompts, ids)
             if self._several_passes and len(distinct(prompts)[0]) == len(prompts):
                 return self._read_whole(prompts, ids)
             prefix = self.prefill(prompts)
@@ -143,7 +180,11 @@ class Policy:
             return Scores(chosen=chosen, entropy=entropy, computed=computed)
         with self._precision():
             before = [p.token_ids.shape[0] - 1 + at for p, at in zip(prompts, sampled, strict=True)]
-            hidden, computed = self._trees.read(_whole(prompts, answers), before)
+            shown = self._shown(prompts, answers)
+            if shown is None:
+                hidden, computed = self._trees.read(_whole(prompts, answers), before)
+            else:
+                hidden, computed = self._trees.read(shown.keys, before, show=self._show(shown))
             head, vocabulary = self._trees.head, self._trees.vocabulary
             chosen, entropy = of_hidden(
                 hidden, ids, head=lambda h: self._allowed(head(h)), vocabulary=vocabulary, temperature=temperature
@@ -156,21 +197,43 @@ class Policy:
         """Numbers of the answers that `scores` takes at once to compute `max_tokens` at most; at least one of them."""
         if self._trees is None:
             return micro_batches(prompts, [answer.shape[0] for answer in answers], max_tokens=max_tokens)
-        return tree_batches(_whole(prompts, answers), max_tokens=max_tokens)
+        shown = self._shown(prompts, answers)
+        sequences = _whole(prompts, answers) if shown is None else shown.keys
+        return tree_batches(sequences, max_tokens=max_tokens)
+
+    def _shown(self, prompts: Sequence[Prompt], answers: Sequence[Int32[np.ndarray, " A"]]) -> Shown | None:
+        if self._eyes is None:
+            return None
+        sequences, images = _whole(prompts, answers), [prompt.images for prompt in prompts]
+        for ids, own in zip(sequences, images, strict=True):
+            check_placeholders(self._eyes, torch.from_numpy(ids)[None], [own])
+        return Shown(eyes=self._eyes, sequences=sequences, images=images)
+
+    def _show(self, shown: Shown) -> Show:
+        seen = self._seen([image for own in shown.images for image in own], None)
+
+        def show(rows: Rows) -> tuple[Tensor, Tensor, Mapping[str, object]]:
+            ids = torch.from_numpy(shown.ids(rows)).to(self.device)
+            positions = shown.positions(self.model, rows).to(self.device)
+            return ids, positions, shown.eyes.arguments(shown.features(rows, seen))
+
+        return show
 
     def _allowed(self, logits: Tensor) -> Tensor:
         return logits.float().index_fill(-1, self._forbidden, -torch.inf)
 
-    def _read(self, prompts: Sequence[Prompt]) -> Prefix:
+    def _read(self, prompts: Sequence[Prompt], seen: Mapping[ImageId, Features]) -> Prefix:
         ids, mask = (torch.from_numpy(a).to(self.device) for a in padded_left([p.token_ids for p in prompts]))
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
-        images = self._images([image for p in prompts for image in p.images])
+        images = self._images(prompts, ids, seen)
+        positions = self._positions(ids, mask, [image for p in prompts for image in p.images])
         logits, cache = self._forward(ids, mask, positions, cache=None, keep=1, images=images)
-        return Prefix(cache=cache, mask=mask, length=mask.sum(1), logits=logits[:, -1])
+        length = positions[..., -1].amax(0) + 1 if positions.dim() > 2 else positions[:, -1] + 1
+        return Prefix(cache=cache, mask=mask, length=length, logits=logits[:, -1])
 
     def _read_whole(self, prompts: Sequence[Prompt], answers: Int64[Tensor, "B A"]) -> Float32[Tensor, "B A V"]:
         """Prompts that nobody shares, each with its answer in one pass: the same as to read one after the other."""
         parts = buckets([p.token_ids.shape[0] for p in prompts], call_cost=_PASS_COST)
+        looked = self._seen([image for p in prompts for image in p.images], None)
         read: list[Tensor] = []
         for part in parts:
             left, mask = (
@@ -178,19 +241,44 @@ class Policy:
             )
             said = answers[part, :-1]
             ids, seen = torch.cat([left, said], 1), torch.cat([mask, torch.ones_like(said)], 1)
-            positions = (seen.cumsum(1) - 1).clamp(min=0)
-            logits, _ = self._forward(ids, seen, positions, cache=None, keep=answers.shape[1], images={})
+            shown = [prompts[i] for i in part]
+            images = self._images(shown, ids, looked)
+            positions = self._positions(ids, seen, [image for p in shown for image in p.images])
+            logits, _ = self._forward(ids, seen, positions, cache=None, keep=answers.shape[1], images=images)
             read.append(logits)
         order = [i for part in parts for i in part]
         back = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=self.device)
         return read[0] if len(read) == 1 else torch.cat(read).index_select(0, back)
 
-    def _images(self, images: Sequence[ImageId]) -> Mapping[str, Tensor]:
-        if self._image_features is None:
-            if images:
-                raise InvariantError(f"the prompt holds {len(images)} images and the policy was given no way to see")
+    def _seen(self, images: Sequence[ImageId], known: dict[ImageId, Features] | None) -> Mapping[ImageId, Features]:
+        """What each of these images is to the model, looked at once; empty without eyes."""
+        if self._eyes is None:
             return {}
-        return {k: v.to(self.device) for k, v in self._image_features(images).items()} if images else {}
+        found = dict(self._looking.features) if self._looking is not None else {}
+        found |= known or {}
+        new = [image for image in dict.fromkeys(images) if image not in found]
+        with self._precision():
+            fresh = dict(zip(new, self._eyes.encode(self.model, new), strict=True)) if new else {}
+        if known is not None:
+            known |= fresh
+        return found | fresh
+
+    def _positions(self, ids: Tensor, mask: Tensor, images: Sequence[ImageId]) -> Tensor:
+        if self._eyes is None:
+            return (mask.cumsum(1) - 1).clamp(min=0)
+        return self._eyes.positions(self.model, ids, mask, images)
+
+    def _images(self, prompts: Sequence[Prompt], ids: Tensor, seen: Mapping[ImageId, Features]) -> Mapping[str, object]:
+        """The model's arguments for the images of a pass; one row of `ids` for each prompt."""
+        shown = [image for prompt in prompts for image in prompt.images]
+        if self._eyes is not None:
+            check_placeholders(self._eyes, ids, [prompt.images for prompt in prompts])
+            return self._eyes.arguments([seen[image] for image in shown])
+        if self._image_features is None:
+            if shown:
+                raise InvariantError(f"the prompt holds {len(shown)} images and the policy was given no way to see")
+            return {}
+        return {k: v.to(self.device) for k, v in self._image_features(shown).items()} if shown else {}
 
     def _forward(
         self,
@@ -200,7 +288,7 @@ class Policy:
         *,
         cache: RowCache | None,
         keep: int,
-        images: Mapping[str, Tensor],
+        images: Mapping[str, object],
     ) -> tuple[Float[Tensor, "B K V"], RowCache]:
         with self._precision():
             out = self.model(

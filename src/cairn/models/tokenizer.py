@@ -1,8 +1,8 @@
 """A Hugging Face tokenizer as the codecs want it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -19,6 +19,9 @@ class ChatMessage(Protocol):
     def content(self) -> str: ...
 
 
+_TURN_ENDS = ("<|im_end|>", "<end_of_utterance>")
+
+
 class HubTokenizer:
     """The tokenizer in a model's directory. Its sets of ids are computed once, at the start."""
 
@@ -27,7 +30,7 @@ class HubTokenizer:
         self._special = frozenset(tokenizer.all_special_ids) | frozenset(
             i for i, token in tokenizer.added_tokens_decoder.items() if token.special
         )
-        ends = (tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>"))
+        ends = (tokenizer.eos_token_id, *(tokenizer.convert_tokens_to_ids(end) for end in _TURN_ENDS))
         self._ends = frozenset(i for i in ends if isinstance(i, int) and i != tokenizer.unk_token_id) & self._special
         if not self._ends:
             raise ConfigError(f"the tokenizer {tokenizer.name_or_path} has no end-of-sequence token")
@@ -61,6 +64,26 @@ class HubTokenizer:
         """Every special token, the ends included."""
         return self._special
 
+    @property
+    def special_texts(self) -> Sequence[str]:
+        """Every special token as text, the longest first."""
+        texts = {str(token) for token in self._tokenizer.convert_ids_to_tokens(sorted(self._special))}
+        return sorted(texts, key=lambda text: (-len(text), text))
+
+    @property
+    def has_template(self) -> bool:
+        """Whether `chat` and `render` can be called."""
+        return self._tokenizer.chat_template is not None
+
+    def set_template(self, template: str) -> None:
+        """Take a chat template that was stored elsewhere."""
+        self._tokenizer.chat_template = template
+
+    def id_of(self, token: str) -> int | None:
+        """The id of one token; None where there is no such."""
+        found = self._tokenizer.convert_tokens_to_ids(token)
+        return found if isinstance(found, int) and found != self._tokenizer.unk_token_id else None
+
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, with no special tokens added; what looks like one is read as text's own."""
         return self._tokenizer.encode(text, add_special_tokens=False)
@@ -72,8 +95,11 @@ class HubTokenizer:
 
     def chat(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of the conversation, up to where the model's turn begins."""
+        return self.encode(self.render([{"role": m.role, "content": m.content} for m in messages]))
+
+    def render(self, turns: Sequence[Mapping[str, object]], *, opened: bool = True) -> str:
+        """The conversation as the chat template writes it; `opened`: up to where the model's turn begins."""
         if self._tokenizer.chat_template is None:
             raise ConfigError(f"the tokenizer {self._tokenizer.name_or_path} has no chat template")
-        turns = [{"role": m.role, "content": m.content} for m in messages]
-        said = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-        return self.encode(str(said))
+        conversation = cast("list[dict[str, str]]", turns)  # contents may be lists of parts, too
+        return str(self._tokenizer.apply_chat_template(conversation, add_generation_prompt=opened, tokenize=False))

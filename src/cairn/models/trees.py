@@ -1,6 +1,6 @@
 """Reading token trees with a model: one pass in which every token attends to its ancestors alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cairn.models.tree import TokenTree, packed, token_trees
+from cairn.models.tree import Rows, TokenTree, packed, token_trees
 
 _LEAST_WIDTH = 128
 """Rows are at least so wide: many small trees in one row are computed faster than each in a row of its own."""
@@ -17,6 +17,10 @@ _LEAST_WIDTH = 128
 _CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}
 _CLOSE_IN_HALF = 3e-2
 """By how much of the largest logit a tree may differ from its sequences read one by one."""
+
+
+Show = Callable[[Rows], tuple[Tensor, Tensor, Mapping[str, object]]]
+"""From rows of trees to ids, positions and the model's image arguments."""
 
 
 class TreeReader:
@@ -38,15 +42,25 @@ class TreeReader:
         return cast("Tensor", self.head.weight).shape[0]
 
     def read(
-        self, sequences: Sequence[Int64[np.ndarray, " L"]], wanted: Sequence[Int64[np.ndarray, " T"]]
+        self,
+        sequences: Sequence[Int64[np.ndarray, " L"]],
+        wanted: Sequence[Int64[np.ndarray, " T"]],
+        *,
+        show: Show | None = None,
     ) -> tuple[Float[Tensor, "T H"], int]:
-        """The last hidden states at the `wanted` places of each sequence, one after another; and tokens computed."""
+        """The last hidden states at the `wanted` places of each sequence, one after another; and tokens computed.
+
+        Where `sequences` stand for more than ids, `show` makes what the model reads of their rows.
+        """
         trees = token_trees(sequences) if self._sharing else _alone(sequences)
         rows = packed(trees, width=_LEAST_WIDTH)
         device = self._model.device
         ids, positions, ends = (torch.from_numpy(a).to(device) for a in (rows.ids, rows.positions, rows.ends))
+        images: Mapping[str, object] = {}
+        if show is not None:
+            ids, positions, images = show(rows)
         states = self._model.base_model(
-            input_ids=ids, attention_mask=self._mask(ends), position_ids=positions, use_cache=False
+            input_ids=ids, attention_mask=self._mask(ends), position_ids=positions, use_cache=False, **images
         ).last_hidden_state
         places = np.concatenate([path[at] for path, at in zip(rows.paths, wanted, strict=True)])
         return states.flatten(0, 1).index_select(0, torch.from_numpy(places).to(device)), sum(len(t) for t in trees)

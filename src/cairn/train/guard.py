@@ -3,12 +3,13 @@
 Lengths are the data types' own affair; here stand the invariants that need the model, the version or all of a batch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float32
 
-from cairn.data.ids import PolicyVersion
+from cairn.data.ids import ImageId, PolicyVersion
 from cairn.data.sample import Batch, Sample
 from cairn.errors import InvariantError
 from cairn.train.examples import Example
@@ -26,10 +27,21 @@ class Bounds:
     token: float = 3.0  # of any token
 
 
-def check_shape(batch: Batch, *, placeholder_id: int | None) -> None:
-    """Every sample has an image for each run of placeholders, and all of them before its first sampled token."""
+ImageTokens = Callable[[ImageId], int]
+"""How many placeholders stand for an image."""
+
+
+def check_shape(batch: Batch, *, placeholder_id: int | None, image_tokens: ImageTokens | None = None) -> None:
+    """Every sample has its images' placeholders, and none was sampled.
+
+    With `image_tokens` their number is counted, and they may stand between answers. Without it, there is an image for
+    each run of placeholders, and all of them stand before the first sampled token.
+    """
     for index, credited in enumerate(batch.samples):
         sample = credited.sample
+        if image_tokens is not None:
+            _check_counted(index, sample, placeholder_id, image_tokens)
+            continue
         first = int(np.argmax(sample.loss_mask))
         before, after = _runs(sample, placeholder_id, end=first), _runs(sample, placeholder_id, end=None)
         if after != len(sample.images):
@@ -96,6 +108,17 @@ class Agreement:
                 f"{self.mean:.4f} (bound {self._bounds.mean}), largest {self._worst:.4f} (bound {self._bounds.token}), "
                 f"in {self._where}"
             )
+
+
+def _check_counted(index: int, sample: Sample, placeholder_id: int | None, image_tokens: ImageTokens) -> None:
+    is_placeholder = sample.token_ids == placeholder_id
+    wanted = sum(image_tokens(image) for image in sample.images)
+    if (found := int(is_placeholder.sum())) != wanted:
+        raise InvariantError(
+            f"{_name(index, sample)}: {found} image placeholders, but its {len(sample.images)} images take {wanted}"
+        )
+    if (is_placeholder & sample.loss_mask).any():
+        raise InvariantError(f"{_name(index, sample)}: an image placeholder counts as sampled")
 
 
 def _runs(sample: Sample, placeholder_id: int | None, *, end: int | None) -> int:

@@ -6,6 +6,7 @@ neither micro-batches nor the sharing of prompts can change what is computed, bu
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from cairn.models.scoring import Scores
 from cairn.ports import LearnerStep
 from cairn.train import state
 from cairn.train.examples import Example, Tokens, example, tokens
-from cairn.train.guard import Agreement, Bounds, check_sampled, check_shape
+from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape
 from cairn.train.objective import Objective, correction_weights, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
 from cairn.train.preference import PreferenceObjective, cost_and_slopes, sides_of
@@ -40,6 +41,7 @@ class Settings:
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
     placeholder_id: int | None = None  # the token that stands for an image
+    image_tokens: ImageTokens | None = None  # where an image has several
     seed: int = 0  # of the order of minibatches
 
 
@@ -79,7 +81,7 @@ class GradientLearner:
 
     def imitate(self, batch: Batch) -> LearnerStep:
         started = self._clock()
-        check_shape(batch, placeholder_id=self._settings.placeholder_id)
+        self._check_shape(batch)
         survey = self._survey()
         for part in self._parts([example(i, s) for i, s in enumerate(batch.samples)]):
             own = tokens(part, self._policy.device)
@@ -93,7 +95,7 @@ class GradientLearner:
 
     def improve(self, batch: Batch) -> LearnerStep:
         started = self._clock()
-        check_shape(batch, placeholder_id=self._settings.placeholder_id)
+        self._check_shape(batch)
         check_sampled(batch, version=self._version)
         if self._settings.objective.kl_coefficient and self._reference is None:
             self._reference = self._policy.copy()
@@ -126,7 +128,7 @@ class GradientLearner:
         """
         started = self._clock()
         sides = sides_of(pairs)
-        check_shape(sides.batch, placeholder_id=self._settings.placeholder_id)
+        self._check_shape(sides.batch)
         check_sampled(sides.batch, version=self._version)
         if self._reference is None:
             self._reference = self._policy.copy()
@@ -220,10 +222,19 @@ class GradientLearner:
         prompts, answers, sampled = ([e.prompt for e in part], [e.answer for e in part], [e.sampled for e in part])
         return policy.scores(prompts, answers, sampled, temperature=temperature)
 
+    def _check_shape(self, batch: Batch) -> None:
+        settings = self._settings
+        check_shape(batch, placeholder_id=settings.placeholder_id, image_tokens=settings.image_tokens)
+
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
+        """Micro-batches, which see each image of `examples` once: leave it to the loop's end."""
         limit = self._settings.max_tokens
-        for part in self._policy.parts([e.prompt for e in examples], [e.answer for e in examples], max_tokens=limit):
-            yield [examples[i] for i in part]
+        images = [image for e in examples for image in e.prompt.images]
+        parts = self._policy.parts([e.prompt for e in examples], [e.answer for e in examples], max_tokens=limit)
+        reference = nullcontext() if self._reference is None else self._reference.looking(images)
+        with self._policy.looking(images), reference:
+            for part in parts:
+                yield [examples[i] for i in part]
 
     def _rounds(self, examples: list[Example]) -> list[list[Example]]:
         """The examples of each optimiser step, in order."""
