@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -9,12 +10,13 @@ import numpy as np
 from jaxtyping import Int32
 
 from cairn.data.action import Action
+from cairn.data.answer import AnswerShape, AnswerText
 from cairn.data.history import Deed
 from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
 from cairn.data.observation import Box, Observation
 from cairn.data.sample import Batch, Preference
 from cairn.data.task import RolloutPlan, Start, Task, Template
-from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, Trajectory
+from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, ScoredTrajectory, Term, Trajectory
 
 # ── environments ──────────────────────────────────────────────────────────────
 
@@ -184,6 +186,20 @@ class Codec(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadableCodec(Codec, Protocol):
+    """A codec whose answers are text that a reward may look at."""
+
+    @property
+    def shapes(self) -> frozenset[AnswerShape]:
+        """The forms that an answer may have here."""
+        ...
+
+    def read(self, token_ids: Int32[np.ndarray, " C"]) -> AnswerText:
+        """What was said, in parts. Total: whatever was sampled is some text."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How answers are drawn. Temperature 0 is greedy."""
@@ -258,6 +274,62 @@ class Reward(Protocol):
     async def score(self, trajectory: Trajectory) -> float:
         """1 is success; anything else is the reward of a failure."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a composed reward makes of a trajectory; the reward is the sum of the terms."""
+
+    solved: bool
+    terms: tuple[Term, ...]
+
+
+class Composition(Protocol):
+    """A reward of several terms, beside the one that says what is solved."""
+
+    async def verdict(self, trajectory: Trajectory, *, solved: bool) -> Verdict | None:
+        """None where no term has anything to say of such a trajectory: then the other reward stands alone."""
+        ...
+
+    def together(self, members: Sequence[ScoredTrajectory]) -> tuple[ScoredTrajectory, ...]:
+        """The same members, with the terms that need all siblings of a group; called once all of them are over."""
+        ...
+
+
+class Asked(StrEnum):
+    """What a judge is asked about."""
+
+    TASK = "task"  # whether the steps reach the goal
+    SUB_GOAL = "sub_goal"  # whether a thought means to do what was to be done next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a judge is shown: its prompt has a place for each of the texts."""
+
+    about: Asked
+    goal: str
+    said: str  # what is judged
+    wanted: str = ""  # what it is compared with, where there is such a thing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What a judge thinks."""
+
+    score: float  # in [0, 1]
+    reason: str = ""
+
+
+class Judge(Protocol):
+    """Somebody who is asked for an opinion, such as a model. Every failure is a `VerifierError`, never a low score."""
+
+    @property
+    def name(self) -> str:
+        """Tells judges that may answer differently from each other: model and prompt belong to it."""
+        ...
+
+    async def judge(self, question: Question) -> Opinion: ...
 
 
 class Scheduler(Protocol):

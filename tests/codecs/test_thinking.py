@@ -5,6 +5,7 @@ import pytest
 
 from cairn.codecs.thinking import ThinkingCodec
 from cairn.data.action import Action, Click, Invalid, Point, Type
+from cairn.data.answer import AnswerShape
 from cairn.data.ids import ElementId
 from cairn.errors import ConfigError
 from letter_tokenizer import END, LetterTokenizer
@@ -69,3 +70,45 @@ def test_a_screenshot_is_shown_where_the_model_can_see():
     object.__setattr__(blind, "image", None)
     with pytest.raises(ConfigError, match="screenshots"):
         codec.prompt("go", [], blind)
+
+
+THOUGHT, ACTION = "<think>It is okay.</think>", "<action>click okay [1]</action>"
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "thought"),
+    [
+        (THOUGHT + ACTION, AnswerShape.THINK_ANSWER, "It is okay."),
+        (f"\n{THOUGHT}\n{ACTION} \n", AnswerShape.THINK_ANSWER, "It is okay."),
+        (f"<think></think>{ACTION}", AnswerShape.THINK_ANSWER, ""),
+        (f"<think>First {ACTION}? No.</think>{ACTION}", AnswerShape.THINK_ANSWER, f"First {ACTION}? No."),
+        (ACTION, AnswerShape.ANSWER, ""),
+        (f"Well. {ACTION}", None, ""),
+        (f"{THOUGHT} So: {ACTION}", None, "It is okay."),
+        (f"{THOUGHT}{ACTION} Done.", None, "It is okay."),
+        (ACTION + ACTION, None, ""),
+        (THOUGHT + THOUGHT + ACTION, None, "It is okay."),
+        (ACTION + THOUGHT, None, "It is okay."),
+        (THOUGHT, None, "It is okay."),
+        ("<think>It is", None, ""),
+        ("", None, ""),
+    ],
+)
+def test_an_answer_has_a_shape_where_nothing_stands_beside_its_parts(
+    text: str, shape: AnswerShape | None, thought: str
+):
+    said = CODEC.read(np.array([*TOKENIZER.encode(text), END], np.int32))
+    assert (said.shape, said.thought, said.text) == (shape, thought, text)
+
+
+def test_without_thinking_the_action_alone_is_asked_for_and_shown():
+    codec = ThinkingCodec(tokenizer=TOKENIZER, think=False)
+    told = TOKENIZER.decode(codec.prompt("go", [], SEEN).token_ids.tolist())
+    assert "<think>" not in told
+    assert "<action>one action</action>" in told
+    (ids,) = codec.answers("go", Click(ElementId(1)), SEEN)
+    assert codec.read(ids).shape is AnswerShape.ANSWER
+    assert codec.parse("go", ids, SEEN) == Click(ElementId(1))
+    assert codec.shapes == {AnswerShape.ANSWER}
+    (ids,) = CODEC.answers("go", Click(ElementId(1)), SEEN)
+    assert CODEC.read(ids).shape is AnswerShape.THINK_ANSWER

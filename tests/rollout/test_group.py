@@ -1,13 +1,16 @@
 import asyncio
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cairn.data.trajectory import LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory, Trajectory
-from cairn.errors import CircuitOpenError, ConfigError, InvariantError
+from cairn.data.trajectory import LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory, Term, Trajectory
+from cairn.errors import CircuitOpenError, ConfigError, InvariantError, VerifierError
+from cairn.ports import Verdict
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.episode import Limits
+from cairn.rollout.group import GroupRunner
 from cairn.testing.faults import Call, Fault
 from cairn.testing.scripted import CHOOSE
 from cairn.testing.scripted_policy import NONSENSE, replay, uniform
@@ -50,8 +53,8 @@ async def test_what_is_solved_at_the_cut_is_solved() -> None:
 
     company = Company(answers=replay(MINUS))
     judging = type(company.groups.judging)(reward=Lenient())
-    outcome, reward = await judging.score(await company.episodes.run(plan_for(depth=2), sibling=0))
-    assert (outcome, reward) == (Outcome.SUCCESS, 1.0)
+    judged = await judging.score(await company.episodes.run(plan_for(depth=2), sibling=0))
+    assert (judged.outcome, judged.reward, judged.terms) == (Outcome.SUCCESS, 1.0, ())
 
 
 async def test_a_format_error_costs_the_penalty_and_is_no_success() -> None:
@@ -246,3 +249,101 @@ async def test_the_wall_limit_of_an_episode_counts_as_a_loss() -> None:
     )
     group = await company.groups.run(plan_for())
     assert (outcomes(group), losses(group)) == ([Outcome.SUCCESS], [(0, 0, Outcome.INFRASTRUCTURE_ERROR)])
+
+
+# ── a reward of several terms ─────────────────────────────────────────────────
+
+
+@dataclass
+class Turns:
+    """A composition of the number of turns, and of a share of all members'; `silent`: it has nothing to say."""
+
+    silent: bool = False
+    solved: bool = False
+    told: list[bool] = field(default_factory=list[bool])
+
+    async def verdict(self, trajectory: Trajectory, *, solved: bool) -> Verdict | None:
+        self.told.append(solved)
+        if self.silent:
+            return None
+        return Verdict(solved=self.solved, terms=(Term(name="turns", weight=0.5, value=float(len(trajectory.turns))),))
+
+    def together(self, members: Sequence[ScoredTrajectory]) -> tuple[ScoredTrajectory, ...]:
+        shared = Term(name="shared", weight=1.0, value=float(len(members)))
+        return tuple(replace(m, reward=m.reward + shared.worth, terms=(*m.terms, shared)) for m in members if m.terms)
+
+
+def composed(company: Company, composition: Turns) -> GroupRunner:
+    return replace(company.groups, judging=replace(company.groups.judging, composition=composition))
+
+
+async def test_a_composition_gives_the_reward_and_says_what_is_solved() -> None:
+    company = Company()
+    turns = Turns()
+    group = await composed(company, turns).run(plan_for(size=2))  # three turns each, solved
+    assert turns.told == [True, True]
+    assert group.rewards.tolist() == [3.5, 3.5]
+    assert outcomes(group) == [Outcome.FAILURE] * 2
+    assert [t.name for t in group.members[0].terms] == ["turns", "shared"]
+    assert outcomes(await composed(Company(), Turns(solved=True)).run(plan_for())) == [Outcome.SUCCESS]
+
+
+async def test_siblings_are_rewarded_together_once_all_are_over_and_noted_before() -> None:
+    noted: list[float] = []
+
+    def note(result: ScoredTrajectory | LostTrajectory) -> None:
+        assert isinstance(result, ScoredTrajectory)
+        noted.append(result.reward)
+
+    company = Company(concurrency=1)
+    group = await replace(composed(company, Turns()), note=note).run(plan_for(size=3))
+    assert noted == [1.5] * 3
+    assert group.rewards.tolist() == [4.5] * 3
+
+
+async def test_a_member_that_was_lost_is_not_counted_among_siblings() -> None:
+    company = Company(faults=[Fault(call=Call.ACT, session=s, error=GONE) for s in (1, 3)], retries=1)
+    group = await composed(company, Turns()).run(plan_for(size=3))
+    assert group.rewards.tolist() == [3.5, 3.5]
+
+
+async def test_where_a_composition_has_nothing_to_say_the_reward_stands_alone() -> None:
+    class Silent(Turns):
+        def together(self, members: Sequence[ScoredTrajectory]) -> tuple[ScoredTrajectory, ...]:
+            return tuple(members)
+
+    group = await composed(Company(), Silent(silent=True)).run(plan_for(size=2))
+    assert (outcomes(group), group.rewards.tolist()) == ([Outcome.SUCCESS] * 2, [1.0, 1.0])
+    assert group.members[0].terms == ()
+
+
+async def test_a_format_error_is_rewarded_by_terms_and_never_solved() -> None:
+    turns = Turns(solved=True)
+    group = await composed(Company(answers=replay(NONSENSE)), turns).run(plan_for(size=1))
+    assert turns.told == [False]
+    assert (outcomes(group), group.rewards.tolist()) == ([Outcome.FORMAT_ERROR], [1.5])
+
+
+async def test_a_term_that_fails_is_asked_again_and_then_loses_the_verdict() -> None:
+    @dataclass
+    class Failing(Turns):
+        failures: int = 1
+
+        async def verdict(self, trajectory: Trajectory, *, solved: bool) -> Verdict | None:
+            if len(self.told) < self.failures:
+                self.told.append(solved)
+                raise VerifierError("down")
+            return await Turns.verdict(self, trajectory, solved=solved)
+
+    assert len((await composed(Company(judge_retries=1), Failing()).run(plan_for())).members) == 1
+    group = await composed(Company(judge_retries=1), Failing(failures=2)).run(plan_for())
+    assert losses(group) == [(0, 0, Outcome.VERIFIER_ERROR)]
+
+
+async def test_terms_that_sum_to_no_number_are_a_verifier_error() -> None:
+    class Broken(Turns):
+        async def verdict(self, trajectory: Trajectory, *, solved: bool) -> Verdict | None:
+            return Verdict(solved=False, terms=(Term(name="x", weight=1.0, value=math.nan),))
+
+    group = await composed(Company(judge_retries=0), Broken()).run(plan_for())
+    assert losses(group) == [(0, 0, Outcome.VERIFIER_ERROR)]

@@ -1,5 +1,7 @@
 """Groups of every shape, for round trips."""
 
+import math
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -38,6 +40,7 @@ from cairn.data.trajectory import (
     ScoredGroup,
     ScoredTrajectory,
     Seconds,
+    Term,
     Trajectory,
     Turn,
 )
@@ -132,6 +135,8 @@ plans = st.builds(
 )
 evidence = st.builds(Evidence, done=st.booleans(), raw_reward=real, state=text)
 spent = st.builds(Seconds, opening=real, environment=real, engine=real, closing=real)
+small = st.floats(-9, 9)
+terms = st.lists(st.builds(Term, name=text, weight=small, value=small), max_size=3).map(tuple)
 KEPT = [outcome for outcome, rule in RULES.items() if rule.in_baseline]
 
 
@@ -153,14 +158,17 @@ def groups(draw: st.DrawFn) -> ScoredGroup:
             seconds=draw(spent),
         )
 
+    def judged_as(ending: Ending) -> ScoredTrajectory:
+        found = draw(terms)
+        reward = math.fsum(term.worth for term in found) if found else draw(real)
+        outcome = draw(st.sampled_from(KEPT))
+        return ScoredTrajectory(trajectory=trajectory(ending), outcome=outcome, reward=reward, terms=found)
+
     endings = st.sampled_from(Ending)
     judged = endings.filter(lambda e: e not in (Ending.INFRASTRUCTURE_ERROR, Ending.CANCELLED))
     return ScoredGroup(
         plan=plan,
-        members=tuple(
-            ScoredTrajectory(trajectory=trajectory(e), outcome=draw(st.sampled_from(KEPT)), reward=draw(real))
-            for e in draw(st.lists(judged, max_size=2))
-        ),
+        members=tuple(judged_as(e) for e in draw(st.lists(judged, max_size=2))),
         lost=tuple(
             LostTrajectory(trajectory=trajectory(e), outcome=draw(st.sampled_from(Outcome)), reason=draw(text))
             for e in draw(st.lists(endings, max_size=2))

@@ -49,6 +49,14 @@ def test_another_schema_is_refused_by_name() -> None:
         row_to_group(row, origin="old.parquet")
 
 
+def test_rows_of_before_there_were_terms_are_read() -> None:
+    group = played_group(plan_for(), [1.0, 0.0])
+    row = group_to_row(group)
+    for one in row["trajectories"]:
+        del one["terms"]
+    assert same_group(row_to_group(row, origin="old.parquet"), group)
+
+
 def test_a_trajectory_of_another_plan_is_refused() -> None:
     stray = played_group(plan_for(group="other"), [1.0])
     with pytest.raises(InvariantError, match="another plan"):

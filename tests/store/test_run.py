@@ -16,7 +16,7 @@ from cairn.data.ids import GroupId, SnapshotId
 from cairn.data.ledger import ALL_TEMPLATES, Ledger, Quantity
 from cairn.data.sample import NoGradient
 from cairn.data.task import FromSnapshot, Purpose, Recorded, Root
-from cairn.data.trajectory import Ending, LostTrajectory, Outcome, ScoredGroup, Seconds
+from cairn.data.trajectory import Ending, LostTrajectory, Outcome, ScoredGroup, Seconds, Term
 from cairn.errors import ConfigError, SetupError, StoreError
 from cairn.ports import Event
 from cairn.store.events import FanOut, JsonlSink, TensorBoardSink, read_events
@@ -194,6 +194,19 @@ def test_a_death_between_storing_a_group_and_saying_so_doubles_nothing(tmp_path:
         writer.trajectories.append(group)
     with RunWriter.resume(tmp_path) as writer:
         assert same_groups(writer.trajectories.read(), [group])
+
+
+def test_what_siblings_changed_of_a_reward_makes_it_no_other_trajectory(tmp_path: Path) -> None:
+    alone = group_with_losses()
+    first = alone.members[0]
+    term = Term(name="length", weight=1.0, value=0.5)
+    together = replace(alone, members=(replace(first, reward=0.5, terms=(term,)), *alone.members[1:]))
+    with begin(tmp_path) as writer:
+        for result in results(alone):  # each was noted when it was over, before the others were
+            writer.note(result)
+        writer.trajectories.append(together)
+    with RunWriter.resume(tmp_path) as writer:
+        assert same_groups(writer.trajectories.read(), [together])
 
 
 # ── events ────────────────────────────────────────────────────────────────────

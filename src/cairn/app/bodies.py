@@ -113,7 +113,7 @@ def _text_codec(options: PolicyOptions, tokenizer: HubTokenizer) -> Codec:
         case "text":
             return TextCodec(tokenizer=tokenizer)
         case "thinking":
-            return ThinkingCodec(tokenizer=tokenizer)
+            return ThinkingCodec(tokenizer=tokenizer, think=options.think)
         case "pixel":
             raise ConfigError('a language model needs policy.codec = "text" or "thinking"')
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.recorded import Recording, chosen_templates, open_set
+from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
 from cairn.app.training import (
     Parts,
@@ -16,6 +17,7 @@ from cairn.app.training import (
     build_recorded_evaluator,
     build_runner,
     collect_tracks,
+    run_composition,
 )
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
@@ -57,6 +59,7 @@ class TrainRequest:
 async def train(request: TrainRequest) -> Progress:
     """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
     async with opened(request) as parts:
+        run_composition(request.config, parts)  # whose mistakes are told before anything is played
         tracks = await collect_tracks(request.config, parts)
         course = build_course(request.config, parts, control=request.control, tracks=tracks)
         if request.resume:
@@ -144,6 +147,7 @@ def check_ready(config: RunConfig) -> None:
         blobs = MemoryBlobs()
         choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
         require_browser(config.environment)
+    check_formats(config.reward, config.policy)
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))

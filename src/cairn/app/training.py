@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cairn.algo import advantages
 from cairn.app.recorded import Recording
+from cairn.app.rewards import RewardParts, build_composition, build_judge, check_states
 from cairn.app.schedulers import build_scheduler, matching_rules
 from cairn.config.recipe import RunConfig
 from cairn.config.tables import ReinforcementOptions, RolloutOptions
@@ -28,7 +29,7 @@ from cairn.loop.imitation import Curriculum
 from cairn.loop.lessons import RecordedLessons
 from cairn.loop.sync import Replay, SyncLoop, as_they_are
 from cairn.loop.tracks import TrackCollector, Tries
-from cairn.ports import Environment, EventSink, Sampling
+from cairn.ports import Composition, Environment, EventSink, Sampling
 from cairn.rewards.match import ByStart, ExpertMatch, OnTheWay
 from cairn.rewards.outcome import Success
 from cairn.rollout.breaker import CircuitBreaker
@@ -62,6 +63,9 @@ class Parts:
 
 def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequence[Track]) -> Course:
     """The whole run, not yet started. `tracks` are what `collect_tracks` found."""
+    recorded = [state.start for state in parts.training]
+    ways = [checkpoint.answered() for track in tracks for checkpoint in track.checkpoints]
+    check_states(config.reward, parts.brain.codec, [*recorded, *ways])
     runner = recording_runner(config, parts, tracks=tracks)
     return Course(
         loop=build_loop(config, parts, runner, tracks=tracks),
@@ -83,9 +87,10 @@ def recording_runner(config: RunConfig, parts: Parts, *, tracks: Sequence[Track]
         record=parts.run.record,
         note=parts.run.note,
     )
+    composition = run_composition(config, parts)
+    judging = replace(runner.groups.judging, composition=composition)
     if not config.adaptive.lenient:
-        return runner
-    judging = runner.groups.judging
+        return replace(runner, groups=replace(runner.groups, judging=judging))
     lenient = OnTheWay(
         match=judging.reward,
         sessions=parts.environment,
@@ -93,6 +98,18 @@ def recording_runner(config: RunConfig, parts: Parts, *, tracks: Sequence[Track]
         tried=lambda task: parts.run.count(ledgers.of_trial(task.template.id)),
     )
     return replace(runner, groups=replace(runner.groups, judging=replace(judging, reward=lenient)))
+
+
+def run_composition(config: RunConfig, parts: Parts) -> Composition | None:
+    """The composed reward of a run; a `ConfigError` names a term that its codec or judge can never fulfil."""
+    return build_composition(
+        config.reward,
+        RewardParts(
+            codec=parts.brain.codec,
+            judge=build_judge(config.reward.judge, folder=parts.run.path),
+            longest=parts.brain.sampling.max_tokens,
+        ),
+    )
 
 
 def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks: Sequence[Track]) -> SyncLoop:

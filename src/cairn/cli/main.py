@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cairn
-from cairn.cli import bench, clean, config, data, demo, doctor, env, ledger, seeds, snapshot, train
+from cairn.cli import bench, clean, config, data, demo, doctor, env, judge, ledger, seeds, snapshot, train
 
 app = typer.Typer(
     name="cairn",
@@ -20,6 +20,7 @@ app.command()(doctor.doctor)
 app.command()(train.train)
 app.command("eval")(train.evaluate)
 app.command()(ledger.ledger)
+app.command()(judge.judge)
 app.command()(clean.clean)
 app.command()(seeds.seeds)
 app.add_typer(demo.app, name="demo")

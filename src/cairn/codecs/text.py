@@ -22,6 +22,7 @@ from cairn.data.action import (
     Target,
     Type,
 )
+from cairn.data.answer import AnswerShape, AnswerText
 from cairn.data.observation import Element, Observation
 from cairn.data.trajectory import Prompt
 from cairn.ports import Past
@@ -66,7 +67,7 @@ class PageLimits:
 
 
 class TextCodec:
-    """Implements `Codec`: a prompt of goal, page and past actions; an answer of one line.
+    """Implements `ReadableCodec`: a prompt of goal, page and past actions; an answer of one line.
 
     Only the newest page is shown; of earlier turns, the actions alone. Each turn is a sample of its own, with exactly
     the ids that were sampled from.
@@ -105,6 +106,17 @@ class TextCodec:
         if ids[-1] not in self._stops:
             return Invalid(self._tokenizer.decode(ids), "the answer was cut before its line ended")
         return parse_action(self._tokenizer.decode(ids).split("\n", 1)[0])
+
+    @property
+    def shapes(self) -> frozenset[AnswerShape]:
+        return frozenset({AnswerShape.ANSWER})
+
+    def read(self, token_ids: Int32[np.ndarray, " C"]) -> AnswerText:
+        ids = [int(i) for i in token_ids]
+        text = self._tokenizer.decode(ids)
+        line = text.strip()
+        whole = ids[-1] in self._stops and bool(line) and "\n" not in line
+        return AnswerText(text=text, shape=AnswerShape.ANSWER if whole else None)
 
     def primitive(self, action: Action, seen: Observation) -> Action:
         """Every action is one line."""

@@ -8,9 +8,11 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Int32
 
+from cairn.codecs.answer_parts import tagged
 from cairn.codecs.text import PageLimits, TextTokenizer, page_text, past_text
 from cairn.codecs.text_grammar import format_action, parse_action
 from cairn.data.action import Action, Invalid
+from cairn.data.answer import AnswerShape, AnswerText
 from cairn.data.observation import Observation
 from cairn.data.trajectory import Prompt
 from cairn.errors import ConfigError
@@ -22,8 +24,10 @@ _SHAPE = "answer with <think>…</think><action>…</action>"
 ROOMY = PageLimits(elements=120, texts=60, label=60, characters=6000, actions=8)
 """For models that read long prompts."""
 
+_THINK = "First think briefly, then act: <think>your thoughts</think><action>one action</action>"
+_ACT = "Act at once, without a thought: <action>one action</action>"
 _SYSTEM = """You operate a graphical interface to reach a goal. Each turn you see the page and say one action.
-First think briefly, then act: <think>your thoughts</think><action>one action</action>
+{how}
 Actions, by an element's label and [number], or by (x, y) in thousandths of the screen:
 click label [3] · double_click · right_click · long_press · hover · type label [2] "text" · type "text" ·
 drag label [4] to label [7] · scroll down label [5] · key Enter · open what · back · home · wait 1 ·
@@ -47,7 +51,13 @@ class ChatTokenizer(TextTokenizer, Protocol):
 
 
 def conversation(
-    goal: str, turns: Sequence[Past], seen: Observation, *, limits: PageLimits = ROOMY, screenshot: str | None = None
+    goal: str,
+    turns: Sequence[Past],
+    seen: Observation,
+    *,
+    limits: PageLimits = ROOMY,
+    screenshot: str | None = None,
+    think: bool = True,
 ) -> tuple[Message, ...]:
     """What a chat model is told before it answers; `screenshot` is the text that stands for an image."""
     parts = [
@@ -57,7 +67,8 @@ def conversation(
         past_text(turns, seen, limits),
     ]
     content = "\n".join(part for part in parts if part)
-    return (Message(role="system", content=_SYSTEM), Message(role="user", content=content))
+    system = _SYSTEM.replace("{how}", _THINK if think else _ACT)
+    return (Message(role="system", content=system), Message(role="user", content=content))
 
 
 def said_action(text: str) -> Action:
@@ -69,7 +80,9 @@ def said_action(text: str) -> Action:
 
 
 class ThinkingCodec:
-    """Implements `Codec` for chat models: free thought, then one action in the grammar of `text_grammar`.
+    """Implements `ReadableCodec` for chat models: free thought, then one action in the grammar of `text_grammar`.
+
+    Without `think` the prompt asks for the action alone (UI-R1-E's NOTHINK), and experts answer so.
 
     `screenshot` is the text that stands for one image in the model's prompts, all of its placeholder tokens included;
     None for a model that cannot see. As in `TextCodec`, only the newest page is shown.
@@ -82,11 +95,13 @@ class ThinkingCodec:
         limits: PageLimits | None = None,
         screenshot: str | None = None,
         max_answer_tokens: int = 512,
+        think: bool = True,
     ) -> None:
         self._tokenizer = tokenizer
         self._limits = limits or ROOMY
         self._screenshot = screenshot
         self._max_answer_tokens = max_answer_tokens
+        self._think = think
         # a model may have its own thinking tags as special tokens
         marks = {i for tag in ("<think>", "</think>") for i in (tokenizer.encode(tag),) if len(i) == 1 for i in i}
         self._forbidden = tokenizer.special_ids - tokenizer.end_ids - marks
@@ -110,7 +125,8 @@ class ThinkingCodec:
             if seen.image is None:
                 raise ConfigError("this codec shows screenshots: let the environment take them")
             images = (seen.image,)
-        ids = self._tokenizer.chat(conversation(goal, turns, seen, limits=self._limits, screenshot=self._screenshot))
+        told = conversation(goal, turns, seen, limits=self._limits, screenshot=self._screenshot, think=self._think)
+        ids = self._tokenizer.chat(told)
         return Prompt(token_ids=np.array(ids, np.int32), images=images)
 
     def parse(self, goal: str, token_ids: Int32[np.ndarray, " C"], seen: Observation) -> Action:
@@ -120,6 +136,13 @@ class ThinkingCodec:
         if ids[-1] not in self._tokenizer.end_ids and not _ACTION.search(text):
             return Invalid(text, "the answer was cut before it said an action; think more briefly")
         return said_action(text)
+
+    @property
+    def shapes(self) -> frozenset[AnswerShape]:
+        return frozenset(AnswerShape) if self._think else frozenset({AnswerShape.ANSWER})
+
+    def read(self, token_ids: Int32[np.ndarray, " C"]) -> AnswerText:
+        return tagged(self._tokenizer.decode([int(i) for i in token_ids]), action="action")
 
     def primitive(self, action: Action, seen: Observation) -> Action:
         """Every action is one answer."""
@@ -132,5 +155,6 @@ class ThinkingCodec:
         line = format_action(action, seen)
         if line is None:
             return ()
-        ids = [*self._tokenizer.encode(f"<think></think><action>{line}</action>"), self._end]
+        thought = "<think></think>" if self._think else ""
+        ids = [*self._tokenizer.encode(f"{thought}<action>{line}</action>"), self._end]
         return (np.array(ids, np.int32),)

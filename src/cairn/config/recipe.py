@@ -5,10 +5,14 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from cairn.config.presets import resolved
+from cairn.config.reachable import check_reachable
+from cairn.config.rewards import TERM_KEYS, JudgeOptions, RewardOptions
+from cairn.config.table import Table
 from cairn.config.tables import (
     AdaptiveTable,
     DemonstrationOptions,
@@ -21,7 +25,6 @@ from cairn.config.tables import (
     ReplayTable,
     RolloutOptions,
     SnapshotOptions,
-    Table,
     TrackOptions,
 )
 from cairn.errors import ConfigError
@@ -39,6 +42,7 @@ class RunConfig(Table):
     demonstrations: DemonstrationOptions = Field(default_factory=DemonstrationOptions)
     imitation: ImitationOptions = Field(default_factory=ImitationOptions)
     reinforcement: ReinforcementOptions = Field(default_factory=ReinforcementOptions)
+    reward: RewardOptions = Field(default_factory=RewardOptions)
     rollout: RolloutOptions = Field(default_factory=RolloutOptions)
     snapshots: SnapshotOptions = Field(default_factory=SnapshotOptions)
     recorded: RecordedOptions = Field(default_factory=RecordedOptions)
@@ -72,6 +76,9 @@ class RunConfig(Table):
         self.policy.check()
         self.demonstrations.check()
         self.reinforcement.check()
+        self.reward.check()
+        terms, _ = resolved(self.reward)
+        check_reachable(terms, self.reward, self.reinforcement, self.policy, self.rollout)
         return self
 
     @property
@@ -119,8 +126,16 @@ def parse(tree: dict[str, Toml], *, origin: str) -> RunConfig:
     try:
         return RunConfig.model_validate(tree)
     except ValidationError as error:
-        lines = [_explain(".".join(map(str, e["loc"])), e["type"], e["msg"]) for e in error.errors()]
+        lines = [_explain(e["loc"], e["type"], e["msg"], e["input"]) for e in error.errors()]
         raise ConfigError(f"{origin}: " + "; ".join(lines)) from error
+
+
+def judge_options(*, url: str | None, model: str, key_variable: str, offline: bool) -> JudgeOptions:
+    """A judge that no recipe names; a `ConfigError` says what does not go together."""
+    try:
+        return JudgeOptions(url=url, model=model, key_variable=key_variable, offline=offline)
+    except ValidationError as error:
+        raise ConfigError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
 
 
 def leaves(config: RunConfig) -> Iterator[tuple[str, str]]:
@@ -155,13 +170,35 @@ def _fields(table: type[BaseModel], prefix: str) -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def _explain(key: str, kind: str, message: str) -> str:
+def _explain(place: tuple[int | str, ...], kind: str, message: str, given: object) -> str:
+    key = ".".join(map(str, place))
+    if key.startswith("reward.terms."):
+        return _explain_term(place, kind, message, given)
     if kind != "extra_forbidden":
         message = message.removeprefix("Value error, ")
         return f"{key}: {message[0].lower()}{message[1:]}" if key else message
     tables = sorted({known.partition(".")[0] for known in known_keys()})
     near = difflib.get_close_matches(key, tables if "." not in key else known_keys(), n=1, cutoff=0.5)
     return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _explain_term(place: tuple[int | str, ...], kind: str, message: str, given: object) -> str:
+    """Of one of `[[reward.terms]]`, which are counted from 1: place[2] is its number, place[3] its kind."""
+    which = f"reward.terms, term {int(place[2]) + 1}"
+    if kind == "union_tag_not_found":
+        return f"{which}: it has no kind; there are: {', '.join(TERM_KEYS)}"
+    if kind == "union_tag_invalid":
+        wrong = str(cast("dict[str, object]", given)["kind"]) if isinstance(given, dict) else str(given)
+        near = difflib.get_close_matches(wrong, TERM_KEYS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(TERM_KEYS)}"
+        return f"{which}: no kind of term is called {wrong!r}; {hint}"
+    name, key = str(place[3]) if len(place) > 3 else "", ".".join(map(str, place[4:]))
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(key, TERM_KEYS[name], n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(TERM_KEYS[name])}"
+        return f"{which}: a {name} term has no key {key!r}; {hint}"
+    said = message.removeprefix("Value error, ")
+    return f"{which} ({name}){f', {key}' if key else ''}: {said[0].lower()}{said[1:]}"
 
 
 def _apply(tree: dict[str, Toml], override: str) -> None:
@@ -198,5 +235,7 @@ def _toml(value: Toml) -> str:
             return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
         case list():
             return "[" + ", ".join(_toml(v) for v in value) + "]"
+        case dict():
+            return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
         case _:
             return str(value)

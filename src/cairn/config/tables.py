@@ -2,13 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-
-class Table(BaseModel):
-    """A TOML table: frozen, and strict about unknown keys and types."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+from cairn.config.table import Table
 
 
 class EnvironmentOptions(Table):
@@ -39,6 +35,8 @@ class PolicyOptions(Table):
     autocast: bool = False
     """Learner computes in bfloat16 under autocast."""
     threads: int = Field(default=2, ge=1)
+    think: bool = True
+    """Of the thinking codec: ask for a thought before the action; false: for the action alone (UI-R1-E's NOTHINK)."""
     verbs: list[str] | None = None
     """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
     token_budget: int = Field(default=8192, ge=1)
@@ -53,6 +51,8 @@ class PolicyOptions(Table):
             raise ValueError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{self.codec}"')
         if self.model != "pixel" and self.codec == "pixel":
             raise ValueError('policy.codec = "pixel" is the pixel policy\'s: choose "text" or "thinking"')
+        if not self.think and self.codec != "thinking":
+            raise ValueError('policy.think = false needs policy.codec = "thinking"')
         if self.model == "path" and self.path is None:
             raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
 

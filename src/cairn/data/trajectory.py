@@ -124,16 +124,38 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One part of a composed reward: it adds `weight` x `value`."""
+
+    name: str
+    weight: float
+    value: float  # 0 where a gate before it was shut
+
+    @property
+    def worth(self) -> float:
+        """What it adds to the reward."""
+        return self.weight * self.value
+
+
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredTrajectory:
-    """A trajectory that was judged."""
+    """A trajectory that was judged. `terms` is empty where the reward is not composed; else the reward is their sum."""
 
     trajectory: Trajectory
     outcome: Outcome
     reward: float  # in the loss and the baseline; the outcome alone decides success
+    terms: tuple[Term, ...] = ()
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.reward):
             raise InvariantError("a reward is finite")
+        if self.terms and abs(self.reward - sum(term.worth for term in self.terms)) > _ROUNDING * (
+            1 + sum(abs(term.worth) for term in self.terms)
+        ):
+            raise InvariantError(f"the reward {self.reward} is not the sum of its terms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

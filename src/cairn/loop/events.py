@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from cairn.data.task import RolloutPlan
-from cairn.data.trajectory import Outcome, ScoredGroup
+from cairn.data.trajectory import Outcome, ScoredGroup, ScoredTrajectory
 from cairn.loop.progress import Measured, Phase
 from cairn.ports import Event, LearnerStep
 
@@ -39,8 +39,18 @@ def round_done(number: int, groups: Sequence[ScoredGroup], *, seconds: float, in
             "turns": turns,
             "turns_per_second": turns / seconds if seconds else 0.0,
             "seconds": seconds,
+            **_terms(members),
         },
     )
+
+
+def _terms(members: Sequence[ScoredTrajectory]) -> dict[str, float]:
+    """The mean of each term of a composed reward, unweighted, over the trajectories that it was measured on."""
+    found: dict[str, list[float]] = {}
+    for member in members:
+        for term in member.terms:
+            found.setdefault(f"term_{term.name}", []).append(term.value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def lost(plan: RolloutPlan, *, attempt: int, error: str) -> Event:

@@ -61,10 +61,9 @@ class ExpertPlayer:
                     kept=kept if self.keeper else None,
                 )
             if trajectory.error is None:
-                outcome, reward = await groups.judging.score(trajectory)
-                members = (ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward),)
+                members = (await groups.judging.score(trajectory),)
                 groups.breaker.kept()
-                if outcome is not Outcome.SUCCESS:
+                if members[0].outcome is not Outcome.SUCCESS:
                     await self._forget(kept)
                 break
             await self._forget(kept)

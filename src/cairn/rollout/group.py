@@ -3,12 +3,12 @@
 import asyncio
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cairn.data.task import RolloutPlan
 from cairn.data.trajectory import Ending, LostTrajectory, Outcome, ScoredGroup, ScoredTrajectory, Trajectory
 from cairn.errors import VerifierError
-from cairn.ports import Event, EventSink, Reward
+from cairn.ports import Composition, Event, EventSink, Reward
 from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.episode import EpisodeRunner
 from cairn.rollout.unwrap import one_error
@@ -31,37 +31,45 @@ def forget(what: ScoredGroup | ScoredTrajectory | LostTrajectory) -> None:
 class Judging:
     """How trajectories are judged."""
 
-    reward: Reward
+    reward: Reward  # what it calls 1 is solved
+    composition: Composition | None = None  # what is learned from in its place, where it has something to say
     format_penalty: float = 0.0  # the reward of a trajectory that ended in a format error is minus this
     retries: int = 2  # of the judge alone: the trajectory is not played again
     seconds: float = 120.0  # of one try
 
-    async def score(self, trajectory: Trajectory) -> tuple[Outcome, float]:
-        """The outcome and the reward; `VerifierError` once every try has failed."""
-        if trajectory.ending is Ending.FORMAT_ERROR:
-            return Outcome.FORMAT_ERROR, -self.format_penalty
+    async def score(self, trajectory: Trajectory) -> ScoredTrajectory:
+        """The trajectory with its verdict; `VerifierError` once every try has failed."""
         for tries_left in reversed(range(self.retries + 1)):
             try:
-                reward = await self._try(trajectory)
+                return await self._try(trajectory)
             except VerifierError:
                 if not tries_left:
                     raise
-            else:
-                return _outcome(trajectory.ending, reward), reward
         raise AssertionError("unreachable: the last try returns or raises")
 
-    async def _try(self, trajectory: Trajectory) -> float:
+    def together(self, group: ScoredGroup) -> ScoredGroup:
+        """The group with what its siblings earn beside each other, once all of them are over."""
+        return group if self.composition is None else replace(group, members=self.composition.together(group.members))
+
+    async def _try(self, trajectory: Trajectory) -> ScoredTrajectory:
         what = f"judge {trajectory.plan.group_id}, sibling {trajectory.sibling}"
+        formless = trajectory.ending is Ending.FORMAT_ERROR
         async with bounded(VerifierError, what, seconds=self.seconds):
-            reward = await self.reward.score(trajectory)
+            reward = -self.format_penalty if formless else await self.reward.score(trajectory)
+            solved = reward == 1.0 and not formless
+            verdict = await self.composition.verdict(trajectory, solved=solved) if self.composition else None
+        terms = verdict.terms if verdict is not None else ()
+        if verdict is not None:
+            solved, reward = verdict.solved, math.fsum(term.worth for term in terms)
         if not math.isfinite(reward):
             raise VerifierError(f"{what}: the reward is {reward}")
-        return reward
+        outcome = Outcome.FORMAT_ERROR if formless else _outcome(trajectory.ending, solved=solved)
+        return ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward, terms=terms)
 
 
-def _outcome(ending: Ending, reward: float) -> Outcome:
+def _outcome(ending: Ending, *, solved: bool) -> Outcome:
     """A trajectory cut at a limit is judged where it was cut: what is solved there is solved."""
-    if reward == 1.0:
+    if solved:
         return Outcome.SUCCESS
     return Outcome.FAILURE if ending is Ending.DONE else Outcome.TRUNCATED
 
@@ -97,7 +105,7 @@ class GroupRunner:
             if group.members or group.lost:
                 abandoned(group)
             raise
-        return played.group()
+        return self.judging.together(played.group())
 
     async def _sibling(self, plan: RolloutPlan, sibling: int, played: "_Played") -> None:
         for attempt in range(self.retries + 1):
@@ -112,7 +120,7 @@ class GroupRunner:
 
     async def _judge(self, trajectory: Trajectory, played: "_Played") -> None:
         try:
-            outcome, reward = await self.judging.score(trajectory)
+            member = await self.judging.score(trajectory)
         except VerifierError as error:
             played.lose(trajectory, Outcome.VERIFIER_ERROR, str(error))
             self._report(trajectory, "verifier_error", str(error))
@@ -121,7 +129,7 @@ class GroupRunner:
             played.lose(trajectory, Outcome.CANCELLED, "cancelled before it was judged")
             raise
         else:
-            played.keep(ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=reward))
+            played.keep(member)
             self.breaker.kept()
 
     def _report(self, trajectory: Trajectory, kind: str, error: str) -> None:

@@ -20,11 +20,12 @@ from cairn.data.trajectory import (
     ScoredGroup,
     ScoredTrajectory,
     Seconds,
+    Term,
     Trajectory,
     Turn,
 )
 from cairn.errors import InvariantError, StoreError
-from cairn.store.rows import SCHEMA_VERSION, ElementRow, GroupRow, SeenRow, TrajectoryRow, TurnRow
+from cairn.store.rows import SCHEMA_VERSION, ElementRow, GroupRow, SeenRow, TermRow, TrajectoryRow, TurnRow
 
 
 def group_to_row(group: ScoredGroup) -> GroupRow:
@@ -89,6 +90,7 @@ def _dump_result(result: ScoredTrajectory | LostTrajectory) -> TrajectoryRow:
         seconds=[seconds.opening, seconds.environment, seconds.engine, seconds.closing],
         outcome=result.outcome,
         reward=result.reward if isinstance(result, ScoredTrajectory) else None,
+        terms=[_dump_term(term) for term in result.terms] if isinstance(result, ScoredTrajectory) else [],
         lost=isinstance(result, LostTrajectory),
         reason=result.reason if isinstance(result, LostTrajectory) else None,
     )
@@ -110,7 +112,16 @@ def _load_result(plan: RolloutPlan, row: TrajectoryRow) -> ScoredTrajectory | Lo
     outcome = Outcome(row["outcome"])
     if row["lost"]:
         return LostTrajectory(trajectory=trajectory, outcome=outcome, reason=row["reason"] or "")
-    return ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=cast("float", row["reward"]))
+    terms = tuple(_load_term(term) for term in row.get("terms") or ())  # older runs have none
+    return ScoredTrajectory(trajectory=trajectory, outcome=outcome, reward=cast("float", row["reward"]), terms=terms)
+
+
+def _dump_term(term: Term) -> TermRow:
+    return TermRow(name=term.name, weight=term.weight, value=term.value)
+
+
+def _load_term(row: TermRow) -> Term:
+    return Term(name=row["name"], weight=row["weight"], value=row["value"])
 
 
 def _load_evidence(row: TrajectoryRow) -> Evidence | None:

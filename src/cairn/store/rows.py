@@ -1,6 +1,6 @@
 """The shape of what is stored: rows of plain values, and the same as an Arrow schema. One row is one group."""
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 
@@ -46,6 +46,14 @@ class TurnRow(TypedDict):
     action: str
 
 
+class TermRow(TypedDict):
+    """A part of a composed reward."""
+
+    name: str
+    weight: float
+    value: float
+
+
 class TrajectoryRow(TypedDict):
     """A trajectory with its verdict. `lost`: it is no member of its group, and `reason` says why."""
 
@@ -61,6 +69,7 @@ class TrajectoryRow(TypedDict):
     seconds: list[float]  # opening, environment, engine, closing
     outcome: str
     reward: float | None
+    terms: NotRequired[list[TermRow]]  # missing in rows of before there were any
     lost: bool
     reason: str | None
 
@@ -117,6 +126,7 @@ _TURN = pa.struct(
         ("action", pa.string()),
     ]
 )
+_TERM = pa.struct([("name", pa.string()), ("weight", pa.float64()), ("value", pa.float64())])
 _TRAJECTORY = pa.struct(
     [
         ("sibling", pa.int32()),
@@ -131,6 +141,7 @@ _TRAJECTORY = pa.struct(
         ("seconds", pa.list_(pa.float64())),
         ("outcome", pa.string()),
         ("reward", pa.float64()),
+        ("terms", pa.list_(_TERM)),
         ("lost", pa.bool_()),
         ("reason", pa.string()),
     ]

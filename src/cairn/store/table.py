@@ -21,6 +21,7 @@ _SCHEMA = pa.schema(
         ("outcome", pa.string()),
         ("ending", pa.string()),
         ("reward", pa.float64()),  # null where the trajectory was lost
+        ("terms", pa.map_(pa.string(), pa.float64())),  # of a composed reward, unweighted
         ("reason", pa.string()),  # why it was lost
         ("image", pa.string()),
         ("url", pa.string()),
@@ -69,6 +70,7 @@ def _row(group: GroupRow, trajectory: TrajectoryRow, number: int, turn: TurnRow)
         "outcome": trajectory["outcome"],
         "ending": trajectory["ending"],
         "reward": trajectory["reward"],
+        "terms": [(term["name"], term["value"]) for term in trajectory.get("terms") or ()],
         "reason": trajectory["reason"],
         "image": seen["image"],
         "url": seen["url"],

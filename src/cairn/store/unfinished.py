@@ -14,7 +14,7 @@ from cairn.data.ids import GroupId
 from cairn.data.trajectory import LostTrajectory, ScoredGroup, ScoredTrajectory
 from cairn.store.codec import group_to_row, row_to_group
 from cairn.store.journal import Journal, scan
-from cairn.store.rows import GroupRow
+from cairn.store.rows import GroupRow, TrajectoryRow
 
 
 class Unfinished:
@@ -83,8 +83,18 @@ def _joined(rows: Sequence[GroupRow]) -> GroupRow:
 
 
 def _within(row: GroupRow, whole: GroupRow | None) -> bool:
-    if whole is None or any(one not in whole["trajectories"] for one in row["trajectories"]):
+    if whole is None:
+        return False
+    stored = [_played(one) for one in whole["trajectories"]]
+    if any(_played(one) not in stored for one in row["trajectories"]):
         return False
     plan = whole.copy()
     plan["trajectories"] = row["trajectories"]
     return row == plan
+
+
+def _played(row: TrajectoryRow) -> TrajectoryRow:
+    """Without what siblings may change of its reward, once all of them are over."""
+    bare = row.copy()
+    bare["reward"], bare["terms"] = None, []
+    return bare

@@ -21,7 +21,8 @@ def same_group(one: ScoredGroup, other: ScoredGroup) -> bool:
         one.plan == other.plan
         and (len(one.members), len(one.lost)) == (len(other.members), len(other.lost))
         and all(same_trajectory(a.trajectory, b.trajectory) for a, b in zip(mine, theirs, strict=True))
-        and [(m.outcome, m.reward) for m in one.members] == [(m.outcome, m.reward) for m in other.members]
+        and [(m.outcome, m.reward, m.terms) for m in one.members]
+        == [(m.outcome, m.reward, m.terms) for m in other.members]
         and [(m.outcome, m.reason) for m in one.lost] == [(m.outcome, m.reason) for m in other.lost]
     )
 

@@ -1,0 +1,48 @@
+"""The parts of an answer in text, and its shape: what rewards of formats and thoughts look at. Total and pure."""
+
+import re
+
+from cairn.data.answer import AnswerShape, AnswerText
+
+_THINK = "think"
+
+
+def tagged(text: str, *, action: str) -> AnswerText:
+    """Of answers in tags: `<think>…</think><ACTION>…</ACTION>`, or the second part alone.
+
+    It has a shape where nothing but white space stands before, between or after its parts. What is thought may name the
+    action's tags.
+    """
+    thought = re.search(rf"<{_THINK}>(?P<thought>.*?)</{_THINK}>", text, re.DOTALL)
+    whole = re.fullmatch(
+        rf"\s*(?:<{_THINK}>(?P<thought>(?:(?!</?{_THINK}>).)*)</{_THINK}>\s*)?"
+        rf"<{action}>(?:(?!</?(?:{_THINK}|{action})>).)*</{action}>\s*",
+        text,
+        re.DOTALL,
+    )
+    return AnswerText(
+        text=text,
+        thought=thought["thought"].strip() if thought else "",
+        shape=None if whole is None else _shape(thinks=whole["thought"] is not None),
+    )
+
+
+def labelled(text: str, *, thought: str = "Thought:", action: str = "Action:") -> AnswerText:
+    """Of answers in lines, such as UI-TARS's: a thought of one line or more after its label, then the action's line."""
+    whole = re.fullmatch(
+        rf"\s*(?:{re.escape(thought)}(?P<thought>(?:(?!^{re.escape(action)}).)*)^)?{re.escape(action)}[^\n]*\S\s*",
+        text,
+        re.DOTALL | re.MULTILINE,
+    )
+    begun = re.search(
+        rf"^{re.escape(thought)}(?P<thought>.*?)(?=^{re.escape(action)}|\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    return AnswerText(
+        text=text,
+        thought=begun["thought"].strip() if begun else "",
+        shape=None if whole is None else _shape(thinks=whole["thought"] is not None),
+    )
+
+
+def _shape(*, thinks: bool) -> AnswerShape:
+    return AnswerShape.THINK_ANSWER if thinks else AnswerShape.ANSWER
