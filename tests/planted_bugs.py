@@ -344,7 +344,6 @@ BUGS = [
         ("0 < own.right < own.tries", "0 < own.right <= own.tries"),
         ("-answers[place].tokens", "answers[place].tokens"),
         ("2 * own.right >= own.tries", "2 * own.right > own.tries"),
-        ("given[kind] > 0, ", ""),
         ("given[kind] < there[kind]", "given[kind] <= there[kind]"),
     ),
     *_bugs(

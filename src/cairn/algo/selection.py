@@ -77,5 +77,5 @@ def _quotas(there: Mapping[str, int], *, size: int, mix: Mapping[str, float]) ->
         if not open_:
             break
         # kinds without any come first, the weightiest of them; then whoever is furthest below its share
-        given[min(open_, key=lambda kind: (given[kind] > 0, given[kind] / weights[kind], -weights[kind], kind))] += 1
+        given[min(open_, key=lambda kind: (given[kind] / weights[kind], -weights[kind], kind))] += 1
     return given
