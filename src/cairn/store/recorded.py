@@ -359,6 +359,7 @@ def _read_index(folder: Path, manifest: Manifest) -> pa.Table:
 def verify(folder: Path) -> Manifest:
     """Read all of the states' bytes too, and compare them with their checksum."""
     manifest, path, crc = _read_manifest(folder), folder / "states.jsonl", 0
+    _read_index(folder, manifest)
     with path.open("rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
             crc = zlib.crc32(block, crc)
