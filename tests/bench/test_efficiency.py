@@ -123,12 +123,13 @@ def test_curves_are_means_over_seeds_between_their_marks() -> None:
         [row.mark for row in race(Method.HYBRID, (0, 0, 0.4), (50, 5, 0.8), (200, 20, 0.8))],
     ]
     found = curve(races, steps_spent)
-    assert (found.spent[0], found.spent[-1]) == (0.0, 100.0)  # as far as both went
-    half = len(found.spent) // 2
-    assert (found.spent[half], found.mean[half]) == (50.0, pytest.approx(0.55))
-    assert found.margin[half] == pytest.approx(12.706 * 0.25, abs=0.01)  # half the difference, and t of one degree
+    assert (found.spent[0], found.spent[-1]) == (0.0, 200.0)  # the first stays where it was at 100
+    quarter = len(found.spent) // 4
+    assert (found.spent[quarter], found.mean[quarter]) == (50.0, pytest.approx(0.55))
+    assert found.margin[quarter] == pytest.approx(12.706 * 0.25, abs=0.01)  # half the difference, and t of one degree
     assert found.reached(0.3) == 0.0
     assert found.reached(0.55) == pytest.approx(50.0)
+    assert found.reached(0.6) == pytest.approx(100.0)
     assert found.reached(0.7) is None
 
 

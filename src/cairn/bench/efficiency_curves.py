@@ -39,20 +39,23 @@ def races_of(rows: Sequence[Row], method: Method) -> list[list[Mark]]:
 
 
 def curve(races: Sequence[Sequence[Mark]], spent: Spent) -> Curve:
-    """Over all that every seed has spent. Of marks that cost the same the last one counts."""
+    """Over all that any seed has spent; one that ended earlier stays where it was.
+
+    Of marks that cost the same the last one counts.
+    """
     lines = [_line(marks, spent) for marks in races]
-    first, last = max(xs[0] for xs, _ in lines), min(xs[-1] for xs, _ in lines)
-    grid = np.linspace(first, max(first, last), _POINTS if last > first else 1)
+    first, last = max(xs[0] for xs, _ in lines), max(xs[-1] for xs, _ in lines)
+    grid = np.linspace(first, last, _POINTS if last > first else 1)
     values = np.stack([np.interp(grid, xs, ys) for xs, ys in lines])
     return Curve(spent=grid, mean=values.mean(axis=0), margin=margins(values))
 
 
 def margins(values: Float64[np.ndarray, "S P"]) -> Float64[np.ndarray, " P"]:
     """Half of the 95 % interval of the mean over S seeds."""
-    seeds = values.shape[0]
+    seeds = len(values)
     if seeds < 2:
-        return np.zeros(values.shape[1])
-    return _T[min(seeds - 2, len(_T) - 1)] * values.std(axis=0, ddof=1) / sqrt(seeds)
+        return np.zeros_like(values[0])
+    return values.std(axis=0, ddof=1) * (_T[min(seeds - 2, len(_T) - 1)] / sqrt(seeds))
 
 
 def _line(marks: Sequence[Mark], spent: Spent) -> tuple[list[float], list[float]]:
