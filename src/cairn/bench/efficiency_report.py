@@ -25,7 +25,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """One method, over the seeds. Shares are of what vanilla spent on its whole race."""
+    """One method, over the seeds. Shares are of what vanilla spent until its mean was what it is in the end."""
 
     method: Method
     seeds: int
@@ -73,17 +73,18 @@ def _standing(method: Method, rows: Sequence[Row]) -> Standing:
         reached=sum(
             any(mark.train_avg >= last.train_avg for mark in marks) for marks, last in zip(races, others, strict=False)
         ),
-        steps_vs_vanilla=_share_of(races, others, steps_spent),
-        samples_vs_vanilla=_share_of(races, others, samples_spent),
+        steps_vs_vanilla=_share_of(races, vanilla, steps_spent),
+        samples_vs_vanilla=_share_of(races, vanilla, samples_spent),
         held_delta=held.mean - _score(others, lambda mark: mark.held_avg or 0.0).mean if others else 0.0,
     )
 
 
-def _share_of(races: Sequence[Sequence[Mark]], vanilla: Sequence[Mark], spent: Spent) -> float | None:
+def _share_of(races: Sequence[Sequence[Mark]], vanilla: Sequence[Sequence[Mark]], spent: Spent) -> float | None:
     if not vanilla:
         return None
-    reached = curve(races, spent).reached(statistics.fmean(mark.train_avg for mark in vanilla))
-    return None if reached is None else reached / max(1.0, statistics.fmean(spent(mark) for mark in vanilla))
+    success = statistics.fmean(marks[-1].train_avg for marks in vanilla)
+    reached, there = curve(races, spent).reached(success), curve(vanilla, spent).reached(success)
+    return None if reached is None else reached / max(1.0, there or 0.0)
 
 
 def _score(marks: Sequence[Mark], of: Callable[[Mark], float]) -> Score:
