@@ -92,6 +92,7 @@ def test_every_method_runs_from_the_same_policy_and_what_is_finished_is_not_run_
     assert run_efficiency(options(tmp_path, *Method)) == table
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert read_rows(table) == rows
+    assert not list((tmp_path / "work").glob("*/snapshots"))  # nobody comes back to them
 
 
 def race(method: Method, *marks: tuple[int, int, float], held: float = 0.5) -> list[Row]:

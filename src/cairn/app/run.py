@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from cairn.app.brain import Brain
 
 
+SNAPSHOTS = "snapshots"
+"""The folder in a run's directory where its saved states have their home."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRequest:
     """One run to train, or to go on with."""
@@ -114,7 +118,7 @@ async def _environment(
         return
     environment = build_environment(config.environment, blobs=run.blobs)
     if config.snapshots.store != "none":
-        home = Home(folder=run.path / "snapshots")
+        home = Home(folder=run.path / SNAPSHOTS)
         async with with_snapshots(
             environment, config.snapshots, home=home, blobs=run.blobs, events=events
         ) as environment_with:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from cairn.app.pictures import draw_starts
-from cairn.app.run import TrainRequest, train
+from cairn.app.run import SNAPSHOTS, TrainRequest, train
 from cairn.bench.race import Mark, Race, RaceBudget, best_policy, finished, run_race
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
@@ -18,6 +18,7 @@ from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
 from cairn.schedule.signals import Signal
+from cairn.snapshots.home import Home
 
 
 class Method(StrEnum):
@@ -147,6 +148,7 @@ def _race(
     budget = options.local if method in _SIGNALS else options.budget
     race = asyncio.run(run_race(_config(method, seed, policy, options), folder, budget, start=start, progress=progress))
     draw_starts(folder, race.scheduler, title=f"{options.suite}: {method}, seed {seed}")
+    Home(folder=folder / SNAPSHOTS).raze()  # gigabytes of memory that nobody comes back to
     return race
 
 

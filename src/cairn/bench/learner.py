@@ -151,7 +151,9 @@ def _step(learner: GradientLearner, work: Work) -> tuple[float, float]:
 
 
 def _learner(options: LearnerBenchOptions, *, sharing: bool) -> GradientLearner:
-    policy = Policy(model=load_language_model(options.model), autocast=torch.bfloat16, sharing=sharing)
+    policy = Policy(
+        model=load_language_model(options.model, attention="sdpa"), autocast=torch.bfloat16, sharing=sharing
+    )
     optimisation = Optimisation(learning_rate=_RATE)
     settings = Settings(imitation=optimisation, improvement=optimisation, max_tokens=1 << 20)
     return GradientLearner(policy=policy, settings=settings)

@@ -32,15 +32,15 @@ def configure_torch(*, threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def load_language_model(path: Path) -> "PreTrainedModel":
+def load_language_model(path: Path, *, attention: str | None = None) -> "PreTrainedModel":
     """The causal language model of a Hugging Face directory, in float32; `ConfigError` where there is none.
 
-    Attention is computed plainly: on short prompts with padding that is faster than fused attention on CPU, and its
-    backward pass much faster.
+    Attention is computed plainly on CPU, unless told otherwise: on short prompts with padding that is faster than fused
+    attention, and its backward pass much faster. It holds a square of the length for every head and layer.
     """
     from transformers import AutoModelForCausalLM
 
-    return _load(AutoModelForCausalLM, path, kind="causal language model")
+    return _load(AutoModelForCausalLM, path, kind="causal language model", attention=attention)
 
 
 def load_vision_model(path: Path) -> "PreTrainedModel":
@@ -51,7 +51,11 @@ def load_vision_model(path: Path) -> "PreTrainedModel":
 
 
 def _load(
-    auto: "type[AutoModelForCausalLM | AutoModelForImageTextToText]", path: Path, *, kind: str
+    auto: "type[AutoModelForCausalLM | AutoModelForImageTextToText]",
+    path: Path,
+    *,
+    kind: str,
+    attention: str | None = None,
 ) -> "PreTrainedModel":
     require_model(path)
     import torch
@@ -61,7 +65,7 @@ def _load(
         return auto.from_pretrained(
             path,
             dtype=torch.float32,
-            attn_implementation=_attention(),
+            attn_implementation=attention or _attention(),
             trust_remote_code=False,
             local_files_only=True,
         )

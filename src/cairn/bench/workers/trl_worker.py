@@ -9,6 +9,7 @@ A step is the trainer's own loss, its gradient, clipping and its optimizer, on a
 generated.
 """
 
+import ctypes
 import json
 import os
 import sys
@@ -75,7 +76,11 @@ class Worker:
         torch.nn.utils.clip_grad_norm_(self._trainer.model.parameters(), 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad()
-        return {"seconds": time.perf_counter() - begun, "loss": float(loss.detach())}
+        seconds = time.perf_counter() - begun
+        told = float(loss.detach())
+        del loss, inputs
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # the other side needs the room
+        return {"seconds": seconds, "loss": told}
 
 
 def main() -> None:
