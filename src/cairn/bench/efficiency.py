@@ -93,7 +93,8 @@ def _base(options: EfficiencyOptions, progress: Callable[[str], None]) -> Path:
     policy = folder / "checkpoints" / Phase.IMITATE
     if not (folder / PROGRESS).exists() or read(folder / PROGRESS).phase is not Phase.DONE:
         progress("the base policy")
-        config = configuration.load(options.recipe, ("reinforcement.updates=0", "reinforcement.scheduler=tasks"))
+        cloned = ("reinforcement.updates=0", "reinforcement.scheduler=tasks", "snapshots.store=none")
+        config = configuration.load(options.recipe, cloned)
         begun = (folder / "run.json").exists()
         asyncio.run(train(TrainRequest(config=config, folder=folder, resume=begun, control=False, tensorboard=False)))
     return policy
