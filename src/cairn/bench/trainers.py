@@ -76,7 +76,7 @@ class TrlTrainer:
                 raise SetupError(f"waited {_ANSWER_SECONDS:.0f} s for TRL to answer {request['op']!r}")
         line = stdout.readline()
         if not line:
-            raise SetupError(f"TRL's worker ended at {request['op']!r}: has scripts/bench-setup installed trl?")
+            raise SetupError(f"TRL's worker ended at {request['op']!r}: try `scripts/bench-setup --trl`")
         answer = cast("Mapping[str, object]", json.loads(line))
         if "error" in answer:
             raise SetupError(f"TRL: {answer['error']}")

@@ -30,7 +30,7 @@ def efficiency(
         "runs/efficiency"
     ),
     results: Annotated[Path, typer.Option(help="Where the table of raw results goes.")] = Path("benchmarks/results"),
-    report: Annotated[Path | None, typer.Option(help="Run nothing: print the tables of this folder.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Run nothing: print and draw the tables of this folder.")] = None,
 ) -> None:
     """Compare methods from one and the same policy: environment steps and samples until vanilla's final success.
 

@@ -18,7 +18,8 @@ def learner(
     threads: Annotated[int, typer.Option(min=1)] = 2,
     alone: Annotated[bool, typer.Option("--alone", help="Cairn alone, without TRL.")] = False,
     python: Annotated[
-        Path | None, typer.Option(help="Python of the virtual environment with TRL; default: scripts/bench-setup's.")
+        Path | None,
+        typer.Option(help="A Python that has TRL; default: that of `scripts/bench-setup --trl`."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No table: the JSON line alone.")] = False,
 ) -> None:
