@@ -83,10 +83,13 @@ def test_every_method_runs_from_the_same_policy_and_what_is_finished_is_not_run_
         assert [mark.update for mark in marks] == [0, 2, 3]
         assert marks[0].held_avg is not None
         assert marks[-1].held_avg is not None
+    origins = json.loads(table.with_suffix(".json").read_text())
+    assert {one["race"] for one in origins} == {"base", "start", *(f"{method}-0" for method in Method)}
+    assert all({"machine", "command", "began"} <= set(one["made"]) for one in origins)
     assert len({row.mark.train_avg for row in rows if row.mark.update == 0 and row.method is not Method.BOTH}) == 1
     steps = {row.method: row.mark.steps for row in rows}
     assert {method for method, spent in steps.items() if not spent} == {
-        Method.STAGE1, Method.VARIANCE, Method.ENTROPY, Method.EVERYWHERE, Method.RANDOM
+        Method.STAGE1, Method.VARIANCE, Method.ENTROPY, Method.EVERYWHERE, Method.RANDOM, Method.IMITATION
     }  # fmt: skip
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("race.json")}
     assert run_efficiency(options(tmp_path, *Method)) == table
