@@ -176,7 +176,7 @@ def _config(method: Method, seed: int, policy: Path, options: EfficiencyOptions)
     recipe = configuration.load(options.recipe, same)
     # what is compared are interactions: a store that repeats them, as `auto` does in the last resort, would add some
     store = ("snapshots.store=criu",) if recipe.snapshots.store == "auto" else ()
-    # the recipe's limit is for schedules that measure, and probe what is mastered: most of their groups give no gradient
+    # the recipe's limit is for schedules that measure, and probe what is mastered: most groups give no gradient
     plain = f"reinforcement.groups_at_most={recipe.reinforcement.groups_per_update}"
     match method:
         case Method.VANILLA:

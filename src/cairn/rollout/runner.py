@@ -36,7 +36,8 @@ class RolloutRunner:
     ) -> tuple[ScoredGroup, ...]:
         """Play on until `wanted` groups give a gradient or `at_most` were played; returns them all.
 
-        Groups that only measure give none. A group that gives none is replaced as soon as it is in, so which plans are asked for may depend on timing.
+        Groups that only measure give none. One that gives none is replaced as soon as it is in, so which plans are
+        asked for may depend on timing.
         """
         if not 1 <= wanted <= at_most:
             raise ConfigError(f"at least one group must be wanted, and at most {at_most}; got {wanted}")
