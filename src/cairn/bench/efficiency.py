@@ -46,7 +46,7 @@ _SIGNALS = {
 }
 """What chooses the pivots, in the methods that only answer."""
 
-_ANSWERS = frozenset({*_SIGNALS, Method.IMITATION})
+ANSWERS = frozenset({*_SIGNALS, Method.IMITATION})
 """Methods that act in no environment while they learn."""
 
 _OTHER_DRAWS = 1000
@@ -152,7 +152,7 @@ def _race(
     done = finished(folder)
     if done is not None:
         return done
-    budget = options.local if method in _ANSWERS else options.budget
+    budget = options.local if method in ANSWERS else options.budget
     imitates = method is Method.IMITATION
     config = _config(method, seed, policy, options)
     race = asyncio.run(run_race(config, folder, budget, start=start, imitates=imitates, progress=progress))
