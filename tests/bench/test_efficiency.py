@@ -75,8 +75,8 @@ def options(folder: Path, *methods: Method) -> EfficiencyOptions:
 
 
 @pytest.mark.slow
-def test_every_method_runs_from_the_same_policy_and_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
-    table = run_efficiency(options(tmp_path, *Method))
+async def test_every_method_runs_from_the_same_policy_and_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
+    table = await run_efficiency(options(tmp_path, *Method))
     rows = read_rows(table)
     assert {row.method for row in rows} == set(Method)
     for method in Method:
@@ -93,7 +93,7 @@ def test_every_method_runs_from_the_same_policy_and_what_is_finished_is_not_run_
         Method.STAGE1, Method.VARIANCE, Method.ENTROPY, Method.EVERYWHERE, Method.RANDOM, Method.IMITATION
     }  # fmt: skip
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("race.json")}
-    assert run_efficiency(options(tmp_path, *Method)) == table
+    assert await run_efficiency(options(tmp_path, *Method)) == table
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert read_rows(table) == rows
     assert not list((tmp_path / "work").glob("*/snapshots"))  # nobody comes back to them

@@ -171,7 +171,12 @@ async def collect_tracks(config: RunConfig, parts: Parts) -> tuple[Track, ...]:
     if not tasks:
         return ()
     runner = build_runner(
-        config, environment=parts.environment, brain=parts.brain, events=parts.events, record=parts.run.record
+        config,
+        environment=parts.environment,
+        brain=parts.brain,
+        events=parts.events,
+        record=parts.run.record,
+        note=parts.run.note,
     )
     player = replace(_player(config, parts, runner), keeper=parts.keeper)
     tries = Tries(player=player, size=config.tracks.own_tries, max_turns=config.rollout.max_turns, seed=config.seed)

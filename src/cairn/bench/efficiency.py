@@ -1,6 +1,5 @@
 """What methods spend to get equally far: the same base policy, the same tasks, real browsers, several seeds."""
 
-import asyncio
 import csv
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -75,14 +74,14 @@ class Row:
     mark: Mark
 
 
-def run_efficiency(options: EfficiencyOptions, *, progress: Callable[[str], None] = lambda _: None) -> Path:
-    """Run what is missing, and write the table of everything; its path."""
-    base = _base(options, progress)
-    start = _measured(base, options, progress)
+async def run_efficiency(options: EfficiencyOptions, *, progress: Callable[[str], None] = lambda _: None) -> Path:
+    """Run what is missing, and write the table of everything; its path. Cancelled, it can be run again."""
+    base = await _base(options, progress)
+    start = await _measured(base, options, progress)
     rows: list[Row] = []
     for seed in range(options.seeds):
         for method in options.methods:
-            rows += _rows(method, seed, base, start, options, progress)
+            rows += await _rows(method, seed, base, start, options, progress)
             write_rows(rows, table_of(options.results, options.suite))
             write_origins(options)
     return table_of(options.results, options.suite)
@@ -93,7 +92,7 @@ def table_of(results: Path, suite: str) -> Path:
     return results / f"efficiency-{suite}.csv"
 
 
-def _base(options: EfficiencyOptions, progress: Callable[[str], None]) -> Path:
+async def _base(options: EfficiencyOptions, progress: Callable[[str], None]) -> Path:
     """The policy that all methods start from, cloned from experts."""
     folder = options.work / "base"
     policy = folder / "checkpoints" / Phase.IMITATE
@@ -102,22 +101,22 @@ def _base(options: EfficiencyOptions, progress: Callable[[str], None]) -> Path:
         cloned = ("reinforcement.updates=0", "reinforcement.scheduler=tasks", "snapshots.store=none")
         config = configuration.load(options.recipe, cloned)
         begun = (folder / "run.json").exists()
-        asyncio.run(train(TrainRequest(config=config, folder=folder, resume=begun, control=False, tensorboard=False)))
+        await train(TrainRequest(config=config, folder=folder, resume=begun, control=False, tensorboard=False))
     return policy
 
 
-def _measured(base: Path, options: EfficiencyOptions, progress: Callable[[str], None]) -> Mark:
+async def _measured(base: Path, options: EfficiencyOptions, progress: Callable[[str], None]) -> Mark:
     """What every race starts with; once for all of them."""
     folder = options.work / "start"
     done = finished(folder)
     if done is None:
         progress("the base policy is measured")
         config = _config(Method.VANILLA, 0, base, options)
-        done = asyncio.run(run_race(config, folder, replace(options.budget, updates=0), progress=progress))
+        done = await run_race(config, folder, replace(options.budget, updates=0), progress=progress)
     return done.marks[0]
 
 
-def _rows(
+async def _rows(
     method: Method,
     seed: int,
     base: Path,
@@ -129,18 +128,18 @@ def _rows(
         progress(f"{method}, seed {seed}: {what}")
 
     if method is not Method.BOTH:
-        race = _race(method, seed, base, start, options, told)
+        race = await _race(method, seed, base, start, options, told)
         return [Row(method=method, seed=seed, mark=mark) for mark in race.marks]
-    local = _race(Method.STAGE1, seed, base, start, options, told)
+    local = await _race(Method.STAGE1, seed, base, start, options, told)
     best = best_policy(_folder(Method.STAGE1, seed, options))
-    race = _race(Method.BOTH, seed, best, None, options, told)
+    race = await _race(Method.BOTH, seed, best, None, options, told)
     before = max(local.marks, key=lambda mark: mark.train_avg)
     return [
         Row(method=method, seed=seed, mark=replace(mark, samples=mark.samples + before.samples)) for mark in race.marks
     ]
 
 
-def _race(
+async def _race(
     method: Method,
     seed: int,
     policy: Path,
@@ -155,7 +154,7 @@ def _race(
     budget = options.local if method in ANSWERS else options.budget
     imitates = method is Method.IMITATION
     config = _config(method, seed, policy, options)
-    race = asyncio.run(run_race(config, folder, budget, start=start, imitates=imitates, progress=progress))
+    race = await run_race(config, folder, budget, start=start, imitates=imitates, progress=progress)
     draw_starts(folder, race.scheduler, title=f"{options.suite}: {method}, seed {seed}")
     Home(folder=folder / SNAPSHOTS).raze()  # gigabytes of memory that nobody comes back to
     return race

@@ -9,6 +9,8 @@ import typer
 
 from cairn.cli.console import ERR, print_table, reported
 from cairn.cli.recipes import find
+from cairn.cli.running import STOPPED, run_async
+from cairn.config import recipe as configuration
 from cairn.errors import ConfigError
 
 SUITES = ("miniwob-long", "miniwob-chain")
@@ -30,7 +32,9 @@ def efficiency(
         "runs/efficiency"
     ),
     results: Annotated[Path, typer.Option(help="Where the table of raw results goes.")] = Path("benchmarks/results"),
-    report: Annotated[Path | None, typer.Option(help="Run nothing: print and draw the tables of this folder.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Run nothing: print and draw the tables of all suites in this folder.")
+    ] = None,
 ) -> None:
     """Compare methods from one and the same policy: environment steps and samples until vanilla's final success.
 
@@ -43,7 +47,11 @@ def efficiency(
     with reported():
         if report is None:
             wanted = _Wanted(
-                suite=suite, methods=tuple(methods.split(",")), seeds=seeds, work=work / suite, results=results
+                suite=suite,
+                methods=tuple(dict.fromkeys(name for name in methods.split(",") if name)),
+                seeds=seeds,
+                work=work / suite,
+                results=results,
             )
             _run(wanted, steps=steps, minutes=minutes, local_updates=local_updates)
             _tell(results, [suite])
@@ -66,6 +74,8 @@ def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> 
     from cairn.bench.efficiency import EfficiencyOptions, Method, run_efficiency
     from cairn.bench.race import RaceBudget
 
+    if not configuration.load(find(wanted.suite)).tracks.per_template:
+        raise ConfigError(f"{wanted.suite} has no tasks to learn over and over: a suite needs tracks.per_template >= 1")
     unknown = [name for name in wanted.methods if name not in set(Method)]
     if unknown:
         raise ConfigError(f"there is no method {unknown[0]!r}: choose of {', '.join(Method)}")
@@ -81,7 +91,11 @@ def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> 
         local=replace(budget, updates=local_updates, every_steps=steps, every_updates=max(1, local_updates // 5)),
     )
     with ERR.status("racing") as status:
-        run_efficiency(options, progress=status.update)
+        try:
+            run_async(run_efficiency(options, progress=status.update))
+        except KeyboardInterrupt:
+            ERR.print(f"stopped; the same command goes on with what lies in {wanted.work}", soft_wrap=True)
+            raise typer.Exit(STOPPED) from None
 
 
 def _tell(folder: Path, names: Sequence[str]) -> None:

@@ -50,22 +50,26 @@ def draw_adaptive(slices: Sequence[Slice], tasks: Sequence[TaskRow], path: Path,
 
 
 def _draw_shares(axes: "Axes", slices: Sequence[Slice]) -> None:
-    rows = {mode: [getattr(one, mode) for one in slices] for mode in COLOURS}
-    totals = [max(1, sum(row[i] for row in rows.values())) for i in range(len(slices))]
+    """A bar for each stretch, as wide as it has groups: single answers take groups, and no steps."""
+    lengths = [one.local + one.suffix + one.root for one in slices]
+    lefts = [sum(lengths[:i]) for i in range(len(slices))]
+    below = [0.0] * len(slices)
+    for mode, colour in COLOURS.items():
+        heights = [100 * getattr(one, mode) / max(1, length) for one, length in zip(slices, lengths, strict=True)]
+        axes.bar(lefts, heights, lengths, below, align="edge", color=colour, label=mode, alpha=0.85)
+        below = [under + height for under, height in zip(below, heights, strict=True)]
     if slices:
-        shares = [[100 * n / total for n, total in zip(row, totals, strict=True)] for row in rows.values()]
-        axes.stackplot(
-            [one.steps for one in slices], *shares, colors=list(COLOURS.values()), labels=list(COLOURS), alpha=0.85
-        )
         axes.legend(fontsize=7, loc="lower left")
+        axes.set_xlabel(f"groups (in {slices[-1].steps} environment steps of learning)")
     axes.set_title("groups by the length of their rollouts", fontsize=9)
-    axes.set_xlabel("environment steps of learning")
     axes.set_ylabel("%")
     axes.set_ylim(0, 100)
 
 
 def _draw_frontiers(axes: "Axes", tasks: Sequence[TaskRow]) -> None:
     """A line for each task: its way, and the part of it that rollouts go through."""
+    from matplotlib.ticker import MaxNLocator
+
     for row, task in enumerate(tasks):
         length = max(1, len(task.scores))
         start = task.frontier if task.frontier is not None else 0
@@ -77,4 +81,5 @@ def _draw_frontiers(axes: "Axes", tasks: Sequence[TaskRow]) -> None:
     axes.set_title("where rollouts start", fontsize=9)
     axes.set_xlabel("step of the expert")
     axes.set_ylabel("task")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.invert_yaxis()
