@@ -129,6 +129,7 @@ def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
         processor=processor,
         dialect=Dialect(options.codec),
         history=History(images=options.images, turns=options.past_turns, instructed=options.instructions),
+        think=options.think,
     )
     eyes = VisionEyes(processor)
     policy = Policy(

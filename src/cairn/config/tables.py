@@ -48,7 +48,8 @@ class PolicyOptions(Table):
     """Learner computes in bfloat16 under autocast."""
     threads: int = Field(default=2, ge=1)
     think: bool = True
-    """Of the thinking codec: ask for a thought before the action; false: for the action alone (UI-R1-E's NOTHINK)."""
+    """Of the codecs `thinking`, `gui-r1`, `infigui` and `mobilegym`: ask for a thought before the action; false: for
+    the action alone (UI-R1-E's NOTHINK)."""
     verbs: list[str] | None = None
     """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
     images: int = Field(default=2, ge=1)
@@ -83,8 +84,8 @@ class PolicyOptions(Table):
             raise ValueError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{self.codec}"')
         if self.model != "pixel" and self.codec == "pixel":
             raise ValueError('policy.codec = "pixel" is the pixel policy\'s: choose "text" or "thinking"')
-        if not self.think and self.codec != "thinking":
-            raise ValueError('policy.think = false needs policy.codec = "thinking"')
+        if not self.think and self.codec not in {"thinking", "gui-r1", "infigui", "mobilegym"}:
+            raise ValueError('policy.think = false needs policy.codec = "thinking", "gui-r1", "infigui" or "mobilegym"')
         if self.model == "path" and self.path is None:
             raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
 
