@@ -9,6 +9,7 @@ import numpy as np
 from cairn.algo.statistics import Interval, clustered_interval, pass_at_k
 from cairn.data.action_json import kind_of
 from cairn.data.ids import TaskId, TemplateId
+from cairn.data.recorded import recovery_of
 from cairn.data.task import Recorded, Split
 from cairn.data.trajectory import RULES, Outcome, ScoredGroup
 
@@ -46,7 +47,7 @@ class TemplateScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindScore:
-    """Recorded states at which the expert did one kind of action."""
+    """Recorded states at which the expert did one kind of action, or that follow a wrong one (`Recovery`)."""
 
     kind: str
     states: int
@@ -121,11 +122,12 @@ def summarise(groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, trie
 
 
 def _kinds(groups: Sequence[ScoredGroup]) -> tuple[KindScore, ...]:
-    """Of the groups at recorded states, by the expert's action, in the order of the alphabet."""
+    """Of the groups at recorded states, by the expert's action or by recovery, in the order of the alphabet."""
     by_kind: dict[str, list[ScoredGroup]] = defaultdict(list)
     for group in groups:
         if isinstance(group.plan.start, Recorded):
-            by_kind[kind_of(group.plan.start.expert)].append(group)
+            recovery = recovery_of(group.plan.task.template.id)
+            by_kind[recovery or kind_of(group.plan.start.expert)].append(group)
     return tuple(
         KindScore(kind=kind, states=len(own), accuracy=_success([_tries(g) for g in own]), reward=_mean_reward(own))
         for kind, own in sorted(by_kind.items())
