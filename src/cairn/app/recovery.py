@@ -332,7 +332,7 @@ def _written(
         copy_pictures(state, copied, taken=BorrowingBlobs(writer.blobs, lender=found.blobs), given=writer.blobs)
         writer.add(state)
         if state.task.split is Split.HELD_OUT:
-            held_out.add(state.task.id)
+            held_out.add(replace(state.task, split=Split.TRAIN).id)
 
     for state in () if request.alone else found.everything():
         add(state)

@@ -67,6 +67,7 @@ def _candidates(before: Observation, wrong: Action, after: Observation) -> Itera
     yield (Key("Escape"),)
     yield (Back(),)
     yield from ((Click(element.id),) for element in fresh)
+    yield from ((Click(element.id),) for element in after.elements if element.interactive)  # what counts up, and down
 
 
 def _inverse(before: Observation, wrong: Action, after: Observation) -> Iterator[Escape]:
