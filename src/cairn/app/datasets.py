@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.app.run import collect_demonstrations
+from cairn.codecs.text import said_briefly
 from cairn.config.recipe import RunConfig
 from cairn.data.action import Invalid
 from cairn.data.history import Deed
@@ -84,6 +85,7 @@ def _states(task: Task, trajectory: Trajectory, *, number: int) -> Iterator[Reco
                     history=tuple(history),
                     observation=turn.observation,
                     expert=turn.action,
+                    sub_goal=said_briefly(turn.action, turn.observation),
                 ),
             )
         history.append(Deed(observation=turn.observation, action=turn.action))

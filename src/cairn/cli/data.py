@@ -260,6 +260,57 @@ def recover(
         )
 
 
+@app.command()
+def distil(
+    folder: Annotated[Path, typer.Argument(help="The directory of a set.")],
+    *,
+    out: Out,
+    url: Annotated[
+        str | None, typer.Option(help="Of the teacher's OpenAI-compatible endpoint, up to and with /v1.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The teacher, as the endpoint calls it.")] = "",
+    key_variable: Annotated[str, typer.Option(help="The environment variable with its key.")] = "OPENAI_API_KEY",
+    prompt: Annotated[Path | None, typer.Option(help="A TOML file in the place of the shipped prompt.")] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask nobody: a double reads the recorded step aloud. For trying a recipe.")
+    ] = False,
+) -> None:
+    """Let a teacher think aloud at every training state, and keep those where its action is the recorded one.
+
+    It is shown elements with their boxes, as text. Policies whose answers have thoughts then imitate the teacher's.
+
+    Example: cairn data distil sets/forms --url http://127.0.0.1:8000/v1 --model qwq-32b --out sets/thoughts
+    """
+    with reported():
+        from cairn.app.distillation import TeacherOptions, build_teacher
+        from cairn.app.distillation import distil as distil_states
+
+        if offline == (url is not None):
+            raise ConfigError("give the teacher's --url and --model, or --offline")
+        teacher = build_teacher(TeacherOptions(url=url, model=model, key_variable=key_variable, prompt=prompt))
+        with ERR.status("asking the teacher") as status:
+            made = run_async(
+                distil_states(
+                    folder,
+                    out,
+                    teacher=teacher,
+                    progress=lambda done, whole: status.update(f"asked the teacher at {done} of {whole} states"),
+                )
+            )
+        manifest = made.manifest
+        print_json(
+            {
+                "set": str(out),
+                "states": manifest.states,
+                "tasks": manifest.tasks,
+                "held_out": manifest.held_out_states,
+                "asked": made.asked,
+                "kept": made.kept,
+                "dropped": dict(made.dropped),
+            }
+        )
+
+
 _TOLD = 20  # damaged rows that are named one by one
 
 

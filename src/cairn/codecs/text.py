@@ -166,13 +166,14 @@ def _line(element: Element, limits: PageLimits) -> str:
 def past_text(turns: Sequence[Past], seen: Observation, limits: PageLimits) -> str:
     """The last actions by label, since numbers change from page to page, and what the last one came to."""
     recent = turns[-limits.actions :] if limits.actions else ()
-    lines = [f"Past: {'; '.join(_brief(t.action, t.observation) for t in recent)}"] if recent else []
+    lines = [f"Past: {'; '.join(said_briefly(t.action, t.observation) for t in recent)}"] if recent else []
     if seen.message:
         lines.append(f"Note: {' '.join(seen.message.split())[:120]}")
     return "\n".join(lines)
 
 
-def _brief(action: Action, seen: Observation) -> str:
+def said_briefly(action: Action, seen: Observation) -> str:
+    """An action in a few words, things by their labels, since numbers change from page to page."""
     if isinstance(action, Invalid):
         return "an answer that said no action"
     said = " ".join(_words(action, seen)) or format_action(action, seen) or "something"

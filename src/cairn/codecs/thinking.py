@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Int32
 
-from cairn.codecs.answer_parts import tagged
+from cairn.codecs.answer_parts import tagged, with_thought
 from cairn.codecs.text import PageLimits, TextTokenizer, page_text, past_text
 from cairn.codecs.text_grammar import format_action, parse_action
 from cairn.data.action import Action, Invalid
@@ -151,10 +151,17 @@ class ThinkingCodec:
 
     def answers(self, goal: str, action: Action, seen: Observation) -> Sequence[Int32[np.ndarray, " C"]]:
         """The action without a thought: experts give none."""
+        return self.explained(goal, "", action, seen)
+
+    def explained(
+        self, goal: str, thought: str, action: Action, seen: Observation
+    ) -> Sequence[Int32[np.ndarray, " C"]]:
+        """The action after the thought, where thoughts are asked for."""
         del goal
         line = format_action(action, seen)
         if line is None:
             return ()
-        thought = "<think></think>" if self._think else ""
-        ids = [*self._tokenizer.encode(f"{thought}<action>{line}</action>"), self._end]
-        return (np.array(ids, np.int32),)
+        said = f"<action>{line}</action>"
+        if self._think:
+            said = with_thought(f"<think></think>{said}", thought)
+        return (np.array([*self._tokenizer.encode(said), self._end], np.int32),)
