@@ -51,12 +51,17 @@ class PolicyOptions(Table):
     """Of the thinking codec: ask for a thought before the action; false: for the action alone (UI-R1-E's NOTHINK)."""
     verbs: list[str] | None = None
     """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
+    history: Literal["actions", "compressed", "full"] = "actions"
+    """Of the codecs text and thinking: what prompts tell of earlier turns. The last few actions; or every answer in its
+    own tokens, after a few words in the place of its page (WebAgent-R1's dynamic context compression), or after its
+    page."""
     images: int = Field(default=2, ge=1)
     """Of vision-language models: screenshots in a prompt, the newest included; older ones become a few words."""
     past_turns: int = Field(default=8, ge=0)
-    """Of vision-language models: earlier exchanges in a prompt."""
+    """Of vision-language models, and of a history of exchanges: how many earlier ones a prompt tells."""
     instructions: bool = True
-    """Of vision-language models: whether prompts explain the dialect. What learns it from scratch needs no telling."""
+    """Of vision-language models and the thinking codec: whether prompts explain how to answer. What learns it by
+    imitation needs no telling."""
     coordinates: Literal["auto", "fractions", "thousandths", "pixels"] = "auto"
     """Of vision-language models: what the numbers of a place count; `auto`: as the model's family was taught."""
     max_image_tokens: int = Field(default=4096, ge=1)
@@ -85,6 +90,8 @@ class PolicyOptions(Table):
             raise ValueError('policy.codec = "pixel" is the pixel policy\'s: choose "text" or "thinking"')
         if not self.think and self.codec != "thinking":
             raise ValueError('policy.think = false needs policy.codec = "thinking"')
+        if self.history != "actions" and self.codec not in {"text", "thinking"}:
+            raise ValueError(f'policy.history = "{self.history}" needs policy.codec = "text" or "thinking"')
         if self.model == "path" and self.path is None:
             raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
 
