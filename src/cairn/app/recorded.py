@@ -19,6 +19,9 @@ from cairn.errors import ConfigError, StoreError
 from cairn.ports import Codec
 from cairn.store.recorded import RecordedSet, States
 
+RECORDED = "recorded"
+"""The folder of the set that a run makes for itself, in its directory or in that of all its stages."""
+
 
 class PreparedStates(Sequence[RecordedState]):
     """States as the recipe tells of them; of an expert's action that is more than one of the codec's, the first."""
@@ -161,3 +164,13 @@ def open_set(config: RunConfig) -> RecordedSet | None:
     """The set that the recipe names; None where it names none."""
     path = config.recorded.path
     return None if path is None else RecordedSet(Path(path))
+
+
+def with_own_set(config: RunConfig, folder: Path) -> RunConfig:
+    """A recipe whose run in `folder` makes its set itself, with the path of that set."""
+    if not config.recorded.collects:
+        return config
+    sets = [place / RECORDED for place in (folder, folder.parent)]
+    own = next((path for path in sets if (path / "set.json").is_file()), sets[0])
+    recorded = config.recorded.model_copy(update={"path": str(own), "per_template": 0})
+    return config.model_copy(update={"recorded": recorded})

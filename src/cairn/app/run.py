@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
-from cairn.app.recorded import Recording, chosen_templates, open_set
+from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
 from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, with_snapshots
 from cairn.app.training import (
@@ -64,9 +64,10 @@ class TrainRequest:
 async def train(request: TrainRequest) -> Progress:
     """Train to the end. Cancelled, it saves and can be resumed; whatever it opened is closed."""
     async with opened(request) as parts:
-        run_composition(request.config, parts)  # whose mistakes are told before anything is played
-        tracks = await collect_tracks(request.config, parts)
-        course = build_course(request.config, parts, control=request.control, tracks=tracks)
+        config = with_own_set(request.config, request.folder)
+        run_composition(config, parts)  # whose mistakes are told before anything is played
+        tracks = await collect_tracks(config, parts)
+        course = build_course(config, parts, control=request.control, tracks=tracks)
         if request.resume:
             course.resume()
         return await course.run()
@@ -75,25 +76,26 @@ async def train(request: TrainRequest) -> Progress:
 @asynccontextmanager
 async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
     """What a run is made of, closed in the end whatever happens."""
-    check_ready(request.config)  # before there is a run that cannot go on
+    config = with_own_set(request.config, request.folder)
+    check_ready(config)  # before there is a run that cannot go on
     run = _writer(request)
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
-        states = open_set(request.config)
+        states = open_set(config)
         blobs = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
-        brain = open_brain(request.config, blobs=blobs)
+        brain = open_brain(config, blobs=blobs)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
-            record = None if states is None else Recording(states, codec=brain.codec, config=request.config)
-            if record is not None and request.config.offline:
+            record = None if states is None else Recording(states, codec=brain.codec, config=config)
+            if record is not None and config.offline:
                 record.require_held_out()
             learnable = None if record is None else record.learnable()
             if learnable is not None:
                 events.emit(notice(str(learnable)))
-            async with _environment(request.config, run=run, events=events, record=record) as environment:
+            async with _environment(config, run=run, events=events, record=record) as environment:
                 yield Parts(
                     environment=environment,
-                    templates=_templates(request.config, environment),
+                    templates=_templates(config, environment),
                     brain=brain,
                     events=events,
                     run=run,
@@ -148,7 +150,7 @@ def check_ready(config: RunConfig) -> None:
     states = open_set(config)
     if states is not None:
         chosen_templates(states, config.recorded.templates)
-    if not config.offline:
+    if not config.offline or config.recorded.collects:
         blobs = MemoryBlobs()
         choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
         require_browser(config.environment)
@@ -170,7 +172,7 @@ def _writer(request: TrainRequest) -> RunWriter:
 def config_of(folder: Path) -> RunConfig:
     """The resolved recipe of a run's directory."""
     open_run(folder)
-    return configuration.load(folder / "recipe.toml")
+    return with_own_set(configuration.load(folder / "recipe.toml"), folder)
 
 
 def saved_policy(folder: Path, name: str) -> Path:

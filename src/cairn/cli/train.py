@@ -1,11 +1,11 @@
 """`cairn train`, `cairn eval`, `cairn demo`: a recipe's run, and what came of it."""
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -16,11 +16,15 @@ from cairn.cli.progress import ProgressSink
 from cairn.cli.recipes import find
 from cairn.cli.running import STOPPED, run_async
 from cairn.config import recipe as configuration
+from cairn.config.stages import load_stages
 from cairn.data.task import Split
 from cairn.errors import ConfigError
 from cairn.evaluate.report import EvaluationReport
 from cairn.loop.progress import Measured, Phase, Progress
 from cairn.loop.summary import summarise, write_csv
+
+if TYPE_CHECKING:
+    from cairn.app.stages import Place
 
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key of the recipe; repeatable.")
@@ -38,11 +42,14 @@ def train(
         bool, typer.Option("--control", help="Afterwards, train the control: imitation for as long as RL took.")
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files too.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Everything once and small, in a minute or so: does the recipe run here?")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a policy: demonstrations, imitation, reinforcement, and an evaluation on held-out tasks at every end.
 
-    Ctrl-C saves; --resume goes on. The last line is JSON.
+    Stages of a recipe run one after the other. Ctrl-C saves; --resume goes on. The last line is JSON.
 
     Examples: cairn train quickstart --control
 
@@ -50,37 +57,74 @@ def train(
     """
     with reported():
         folder = _folder(recipe, out, resume=resume)
-        config = _config(recipe, overrides or [], folder, resume=resume)
-        from cairn.app.pictures import draw, draw_starts
-        from cairn.app.run import TrainRequest
-        from cairn.app.run import train as train_run
-
-        with _shown(quiet=quiet) as sinks:
-            request = TrainRequest(
-                config=config, folder=folder, resume=resume, control=control, tensorboard=tensorboard, sinks=sinks
+        places = _places(recipe, folder, overrides or [], resume=resume, smoke=smoke)
+        if control and len(places) > 1:
+            raise ConfigError(
+                "--control belongs to recipes without stages: there is no imitation that it could go on with"
             )
-            try:
-                progress = run_async(train_run(request))
-            except KeyboardInterrupt:
-                ERR.print(
-                    f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True
-                )
-                raise typer.Exit(STOPPED) from None
-        curve = draw(folder, progress, title=f"{recipe}, seed {config.seed}")
-        starts = draw_starts(folder, progress.scheduler, title=f"{recipe}, seed {config.seed}")
-        write_csv(folder / "evaluations.csv", [(config.seed, progress)])
-        summary = summarise(progress)
+        finished: list[Mapping[str, object]] = []
+        try:
+            for place in places:
+                if place.name and not quiet:
+                    ERR.print(f"[bold]stage {place.name}[/]")
+                progress = _train(place, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet)
+                finished.append(_report(place, progress, title=recipe, quiet=quiet))
+        except KeyboardInterrupt:
+            ERR.print(f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True)
+            raise typer.Exit(STOPPED) from None
         if not quiet:
-            print_table(_table(progress))
-            OUT.print(f"curve: {curve}\npolicy: {folder / 'checkpoints' / Phase.REINFORCE}")
-            if starts is not None:
-                OUT.print(f"where rollouts started: {starts}")
             OUT.print(f"next: [bold]cairn eval {folder}[/]  (evaluates the saved policy again)")
-        print_json({**dataclasses.asdict(summary), "run": str(folder)})
+        print_json({"stages": finished, "run": str(folder)} if "stage" in finished[0] else finished[0])
+
+
+def _places(recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool) -> "Sequence[Place]":
+    from cairn.app.stages import found, lay_out
+
+    if not resume:
+        return lay_out(load_stages(find(recipe), overrides, smoke=smoke), folder)
+    if overrides or smoke:
+        raise ConfigError(f"a resumed run keeps its recipe: {'--set' if overrides else '--smoke'} cannot change it")
+    places = found(folder)
+    ERR.print(f"going on with the recipe of the run in {folder}", soft_wrap=True)
+    return places
+
+
+def _train(place: "Place", *, resume: bool, control: bool, tensorboard: bool, quiet: bool) -> Progress:
+    from cairn.app.run import TrainRequest
+    from cairn.app.stages import train_in
+
+    with _shown(quiet=quiet) as sinks:
+        request = TrainRequest(
+            config=place.config,
+            folder=place.folder,
+            resume=resume,
+            control=control,
+            tensorboard=tensorboard,
+            sinks=sinks,
+        )
+        return run_async(train_in(place, request))
+
+
+def _report(place: "Place", progress: Progress, *, title: str, quiet: bool) -> Mapping[str, object]:
+    """Pictures and tables of one run; its line of figures."""
+    from cairn.app.pictures import draw, draw_starts
+
+    folder, seed = place.folder, place.config.seed
+    title = f"{title}{f', {place.name}' if place.name else ''}, seed {seed}"
+    curve = draw(folder, progress, title=title)
+    starts = draw_starts(folder, progress.scheduler, title=title)
+    write_csv(folder / "evaluations.csv", [(seed, progress)])
+    if not quiet:
+        print_table(_table(progress))
+        OUT.print(f"curve: {curve}\npolicy: {folder / 'checkpoints' / Phase.REINFORCE}")
+        if starts is not None:
+            OUT.print(f"where rollouts started: {starts}")
+    figures = {**dataclasses.asdict(summarise(progress)), "run": str(folder)}
+    return {"stage": place.name, **figures} if place.name else figures
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run's directory.")],
+    run: Annotated[Path, typer.Argument(help="A run's directory; of one with stages, the last stage.")],
     *,
     checkpoint: Annotated[
         str, typer.Option(help="Which saved policy: imitate, reinforce, control or latest.")
@@ -104,7 +148,9 @@ def evaluate(
     with reported():
         from cairn.app.run import EvaluateRequest, config_of, saved_policy
         from cairn.app.run import evaluate as run_evaluation
+        from cairn.app.stages import last_run
 
+        run = last_run(run)
         config = config_of(run) if on is None else configuration.answering(config_of(run), on)
         request = EvaluateRequest(
             config=config,
@@ -127,18 +173,6 @@ def _folder(recipe: str, out: Path | None, *, resume: bool) -> Path:
         raise ConfigError("--resume needs --out with the directory of the run to go on with")
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     return out or Path("runs") / f"{Path(recipe).stem}-{stamp}"
-
-
-def _config(recipe: str, overrides: list[str], folder: Path, *, resume: bool) -> configuration.RunConfig:
-    if not resume:
-        return configuration.load(find(recipe), overrides)
-    if overrides:
-        raise ConfigError("a resumed run keeps its recipe: --set cannot change it")
-    from cairn.app.run import config_of
-
-    config = config_of(folder)
-    ERR.print(f"going on with the run's own recipe, {folder / 'recipe.toml'}", soft_wrap=True)
-    return config
 
 
 @contextmanager

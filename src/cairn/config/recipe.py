@@ -1,11 +1,10 @@
 """The run's configuration: one frozen tree, read from a TOML recipe."""
 
 import difflib
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self, TypeAlias, cast
+from typing import Self, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -27,10 +26,8 @@ from cairn.config.tables import (
     SnapshotOptions,
     TrackOptions,
 )
+from cairn.config.trees import SMOKE, STAGES, Toml, read_tree, with_overrides
 from cairn.errors import ConfigError
-
-Toml: TypeAlias = "str | int | float | bool | list[Toml] | dict[str, Toml]"
-"""What a TOML file can hold, but for dates."""
 
 
 class RunConfig(Table):
@@ -59,7 +56,7 @@ class RunConfig(Table):
         if twice:
             raise ValueError(f"environment.templates names {twice[0]!r} more than once")
         imitates = bool(self.imitation.updates or self.imitation.minutes or self.reinforcement.rehearsal)
-        if imitates and not self.demonstrations.per_template and self.recorded.path is None:
+        if imitates and not self.demonstrations.per_template and not self.recorded.there:
             raise ValueError(
                 "there is nothing to imitate: with demonstrations.per_template = 0 and without recorded.path, "
                 "imitation.updates, imitation.minutes and reinforcement.rehearsal must be 0 or unset"
@@ -76,6 +73,7 @@ class RunConfig(Table):
         self.policy.check()
         self.demonstrations.check()
         self.reinforcement.check()
+        self.recorded.check()
         self.reward.check()
         terms, _ = resolved(self.reward)
         check_reachable(terms, self.reward, self.reinforcement, self.policy, self.rollout)
@@ -87,13 +85,16 @@ class RunConfig(Table):
         return self.reinforcement.scheduler == "recorded"
 
     def _check_offline(self) -> None:
-        if self.recorded.path is None:
-            raise ValueError('reinforcement.scheduler = "recorded" needs recorded.path, a set that `cairn data` made')
+        if not self.recorded.there:
+            raise ValueError(
+                'reinforcement.scheduler = "recorded" needs recorded.path, a set that `cairn data` made, or '
+                "recorded.per_template, tasks that experts play for one"
+            )
         for unheard, wanted in (
             ("tracks.per_template = 0", self.tracks.per_template > 0),
             ('snapshots.store = "none"', self.snapshots.store != "none"),
             ("replay.capacity = 0", self.replay.capacity > 0),
-            ("demonstrations.url unset", self.demonstrations.url is not None),
+            ("demonstrations.url unset", self.demonstrations.url is not None and not self.recorded.collects),
         ):
             if wanted:
                 raise ValueError(
@@ -109,16 +110,13 @@ def answering(config: RunConfig, path: Path) -> RunConfig:
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a recipe; `overrides` are `table.key=value`, the value in TOML. Errors name the key and the nearest one."""
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
-    for override in overrides:
-        _apply(tree, override)
-    return parse(tree, origin=" ".join((str(path), *(f"--set {override}" for override in overrides))))
+    """Read a recipe; `overrides` are `table.key=value`, the value in TOML. Errors name the key and the nearest one.
+
+    Of a recipe with stages, what they share; `cairn.config.stages` reads them all.
+    """
+    tree = with_overrides(read_tree(path), overrides)
+    own = {key: value for key, value in tree.items() if key not in {STAGES, SMOKE}}
+    return parse(own, origin=" ".join((str(path), *(f"--set {override}" for override in overrides))))
 
 
 def parse(tree: dict[str, Toml], *, origin: str) -> RunConfig:
@@ -199,24 +197,6 @@ def _explain_term(place: tuple[int | str, ...], kind: str, message: str, given: 
         return f"{which}: a {name} term has no key {key!r}; {hint}"
     said = message.removeprefix("Value error, ")
     return f"{which} ({name}){f', {key}' if key else ''}: {said[0].lower()}{said[1:]}"
-
-
-def _apply(tree: dict[str, Toml], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals:
-        raise ConfigError(f"--set {override}: expected key=value, as in reinforcement.group_size=16")
-    try:
-        value: Toml = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string: --set policy.codec=text
-    *parents, name = key.strip().split(".")
-    node = tree
-    for parent in parents:
-        child = node.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise ConfigError(f"--set {override}: {parent} is not a table")
-        node = child
-    node[name] = value
 
 
 def _walk(tree: dict[str, Toml], prefix: str) -> Iterator[tuple[str, str]]:

@@ -253,6 +253,26 @@ class RecordedOptions(Table):
     """Only states of these, as `cairn data show` lists them; none: all of them."""
     instruction: Literal["goal", "sub_goal", "both"] = "goal"
     """What the policy is told: the whole goal, that of the step alone where it is known, or both."""
+    per_template: int = Field(default=0, ge=0)
+    """In the place of a path: training tasks of each of `environment.templates` that experts play before anything is
+    learned, into a set in the run's directory."""
+    held_out: float = Field(default=0.25, gt=0, lt=1)
+    """Of `per_template`: the share of tasks that is held out."""
+
+    @property
+    def collects(self) -> bool:
+        """Whether the run makes its set itself."""
+        return self.path is None and self.per_template > 0
+
+    @property
+    def there(self) -> bool:
+        """Whether the run has a set, or makes one."""
+        return self.path is not None or self.collects
+
+    def check(self) -> None:
+        """Raise a `ValueError` where keys do not go together."""
+        if self.path is not None and self.per_template:
+            raise ValueError("recorded.path names a set that there is: recorded.per_template, for a new one, must be 0")
 
 
 class TrackOptions(Table):
