@@ -56,6 +56,14 @@ class KindScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetScore:
+    """Success within so many turns; a longer episode counts as a failure."""
+
+    turns: int
+    success: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationReport:
     """All templates, at one temperature, on one split."""
 
@@ -65,6 +73,7 @@ class EvaluationReport:
     scores: tuple[TemplateScore, ...]
     reward: float  # mean over valid tries
     kinds: tuple[KindScore, ...] = ()  # where recorded states were answered
+    budgets: tuple[BudgetScore, ...] = ()  # where they were asked for, growing
 
     @property
     def episodes(self) -> int:
@@ -106,7 +115,9 @@ def _interval(values: Sequence[float], tasks: Sequence[TaskId]) -> Interval:
     return clustered_interval(np.array(values, np.float64), np.array([numbers[task] for task in tasks], np.int64))
 
 
-def summarise(groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, tries: int) -> EvaluationReport:
+def summarise(
+    groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, tries: int, budgets: Sequence[int] = ()
+) -> EvaluationReport:
     """Count groups (one for each task), in the order in which their templates first appear."""
     by_template: dict[TemplateId, list[ScoredGroup]] = defaultdict(list)
     for group in groups:
@@ -118,6 +129,10 @@ def summarise(groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, trie
         scores=tuple(_score(template, members) for template, members in by_template.items()),
         reward=_mean_reward(groups),
         kinds=_kinds(groups),
+        budgets=tuple(
+            BudgetScore(turns=turns, success=_success([_tries(g, within=turns) for g in groups]))
+            for turns in sorted(budgets)
+        ),
     )
 
 
@@ -151,8 +166,8 @@ def _score(template: TemplateId, groups: Sequence[ScoredGroup]) -> TemplateScore
     )
 
 
-def _tries(group: ScoredGroup) -> TaskTries:
+def _tries(group: ScoredGroup, *, within: int | None = None) -> TaskTries:
     counted = [m for m in group.members if RULES[m.outcome].in_success_rate]
-    return TaskTries(
-        task=group.plan.task.id, valid=len(counted), solved=sum(m.outcome is Outcome.SUCCESS for m in counted)
-    )
+    solved = [m for m in counted if m.outcome is Outcome.SUCCESS]
+    soon = [m for m in solved if within is None or len(m.trajectory.turns) <= within]
+    return TaskTries(task=group.plan.task.id, valid=len(counted), solved=len(soon))
