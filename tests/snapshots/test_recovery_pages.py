@@ -93,16 +93,18 @@ async def tried(pages: SnapshotEnvironment, task: Task, *, step: int, role: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "index", "role"),
-    [("click-checkboxes", 1, "checkbox"), ("navigate-tree", 2, "item"), ("click-tab-2", 0, "tab")],
+    ("name", "role"), [("click-checkboxes", "checkbox"), ("navigate-tree", "item"), ("click-tab-2", "tab")]
 )
-async def test_what_was_ticked_opened_or_left_by_mistake_is_found_a_way_back_from(
-    pages: SnapshotEnvironment, name: str, index: int, role: str
+async def test_a_way_back_is_found_from_what_was_ticked_opened_or_left_by_mistake(
+    pages: SnapshotEnvironment, name: str, role: str
 ) -> None:
-    found = await tried(pages, task_of(name, index), step=0, role=role)
-    if found in {Rejection.PROGRESS, Rejection.ENDED}:  # another box of the goal's, or a leaf of the tree
-        pytest.skip(f"this seed's first other {role} is no mistake that can be undone: {found}")
-    assert isinstance(found, Scenario)
+    """On some seeds what is clicked is right as well, or ends the episode."""
+    for index in range(8):
+        found = await tried(pages, task_of(name, index), step=0, role=role)
+        if isinstance(found, Scenario):
+            break
+    else:
+        raise AssertionError("no mistake could be undone")
     before = found.mistake.checkpoint.observation
     assert not same_page(before, found.escape[0].observation, focus=False)
     assert same_page(before, found.back, focus=False)
