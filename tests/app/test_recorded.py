@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -263,8 +264,16 @@ async def test_difficult_states_are_kept_up_to_a_size(tmp_path: Path, recorded: 
 
 @pytest.mark.usefixtures("nothing_opens")
 async def test_bottlenecks_need_goals_of_steps(tmp_path: Path, recorded: Path) -> None:
+    writer = RecordedWriter(tmp_path / "aimless", origin="a test")
+    for state in RecordedSet(recorded).everything():
+        assert state.start.sub_goal.startswith("click ")
+        image = shown(state)
+        assert writer.blobs.put(RecordedSet(recorded).blobs.get(image)) == image
+        start = replace(state.start, sub_goal="", history=())
+        writer.add(replace(state, start=start))
+    writer.finish(Division(held_out=0.34))
     with pytest.raises(ConfigError, match="knows no step's own goal"):
-        await selected(tmp_path, recorded, Rule.BOTTLENECK)
+        await selected(tmp_path, tmp_path / "aimless", Rule.BOTTLENECK)
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────

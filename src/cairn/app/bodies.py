@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 
 from cairn.app.sight import require_sight
 from cairn.codecs.dialects.choice import Dialect
+from cairn.codecs.past import Telling, TextHistory
 from cairn.codecs.pixel import PixelCodec
 from cairn.codecs.text import TextCodec
 from cairn.codecs.thinking import ThinkingCodec
@@ -150,11 +151,12 @@ def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
 
 
 def _text_codec(options: PolicyOptions, tokenizer: HubTokenizer) -> Codec:
+    history = TextHistory(telling=Telling(options.history), turns=options.past_turns, instructed=options.instructions)
     match options.codec:
         case "text":
-            return TextCodec(tokenizer=tokenizer)
+            return TextCodec(tokenizer=tokenizer, history=history)
         case "thinking":
-            return ThinkingCodec(tokenizer=tokenizer, think=options.think)
+            return ThinkingCodec(tokenizer=tokenizer, think=options.think, history=history)
         case _:
             raise ConfigError('a language model needs policy.codec = "text" or "thinking"')
 

@@ -295,6 +295,7 @@ def build_evaluator(config: RunConfig, brain: "Brain", runner: RolloutRunner) ->
         sampling=brain.sampling,
         seed=config.seed,
         max_turns=config.rollout.max_turns,
+        budgets=config.evaluation.budgets,
         first_train=config.demonstrations.per_template if config.tracks.per_template else 0,
     )
 

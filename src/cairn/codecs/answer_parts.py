@@ -50,5 +50,20 @@ def single(text: str) -> AnswerText:
     return AnswerText(text=text, shape=AnswerShape.ANSWER if alone else None)
 
 
+_NO_THOUGHT = f"<{_THINK}></{_THINK}>"
+_TAGS = re.compile(r"</?(?:think|action|answer|tool_call)>|Action:")
+
+
+def with_thought(answer: str, thought: str) -> str:
+    """An answer whose thought is empty, with this one; unchanged where its form has no place for any.
+
+    What would be taken for a part's tag or label is left out of the thought, and it becomes one line.
+    """
+    said = " ".join(_TAGS.sub(" ", thought).split())
+    if answer.startswith(_NO_THOUGHT):
+        return f"<{_THINK}>{said}</{_THINK}>{answer.removeprefix(_NO_THOUGHT)}"
+    return f"Thought: {said}\n{answer}" if answer.startswith("Action:") else answer
+
+
 def _shape(*, thinks: bool) -> AnswerShape:
     return AnswerShape.THINK_ANSWER if thinks else AnswerShape.ANSWER

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Int32
 
+from cairn.codecs.answer_parts import with_thought
 from cairn.codecs.dialects.choice import Dialect
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.text import PageLimits, page_text
@@ -204,12 +205,19 @@ class VisionCodec:
         return action
 
     def answers(self, goal: str, action: Action, seen: Observation) -> Sequence[Int32[np.ndarray, " C"]]:
+        return self.explained(goal, "", action, seen)
+
+    def explained(
+        self, goal: str, thought: str, action: Action, seen: Observation
+    ) -> Sequence[Int32[np.ndarray, " C"]]:
+        """The same after a thought, in dialects that have any."""
         del goal
         frame = self._frame(seen)
         lines = [self._grammar.say(way, seen, frame) for way in self._ways(action, seen)]
+        said = [line if line is None or not thought else with_thought(line, thought) for line in lines]
         return tuple(
             np.array([*self._processor.encode(line), self._end], np.int32)
-            for line in dict.fromkeys(lines)
+            for line in dict.fromkeys(said)
             if line is not None
         )
 

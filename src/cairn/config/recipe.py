@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from cairn.config.presets import resolved
 from cairn.config.reachable import check_reachable
+from cairn.config.recorded import RecordedOptions
 from cairn.config.rewards import TERM_KEYS, JudgeOptions, RewardOptions
 from cairn.config.table import Table
 from cairn.config.tables import (
@@ -19,7 +20,6 @@ from cairn.config.tables import (
     EvaluationOptions,
     ImitationOptions,
     PolicyOptions,
-    RecordedOptions,
     ReinforcementOptions,
     ReplayTable,
     RolloutOptions,
@@ -74,6 +74,7 @@ class RunConfig(Table):
         self.demonstrations.check()
         self.reinforcement.check()
         self.recorded.check()
+        self.evaluation.check()
         self.reward.check()
         terms, _ = resolved(self.reward)
         check_reachable(terms, self.reward, self.reinforcement, self.policy, self.rollout)
@@ -107,6 +108,11 @@ def answering(config: RunConfig, path: Path) -> RunConfig:
     recorded = config.recorded.model_copy(update={"path": str(path), "templates": []})
     learning = config.reinforcement.model_copy(update={"scheduler": "recorded"})
     return config.model_copy(update={"recorded": recorded, "reinforcement": learning})
+
+
+def within(config: RunConfig, budgets: Sequence[int]) -> RunConfig:
+    """The same, evaluated with these interaction budgets."""
+    return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"budgets": list(budgets)})})
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:

@@ -35,7 +35,11 @@ def cut_down(config: RunConfig) -> dict[str, Toml]:
             batch_size=min(config.imitation.batch_size, _BATCH),
         ),
         reinforcement=_learning(config.reinforcement),
-        recorded=_with(config.recorded, per_template=min(config.recorded.per_template, _RECORDED)),
+        recorded=_with(
+            config.recorded,
+            per_template=min(config.recorded.per_template, _RECORDED),
+            recovery=_with(config.recorded.recovery, answers=min(config.recorded.recovery.answers, _MEMBERS)),
+        ),
         rollout=_with(config.rollout, max_turns=min(config.rollout.max_turns or _TURNS, _TURNS)),
         tracks=_with(
             tracks,

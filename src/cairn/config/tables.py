@@ -52,12 +52,17 @@ class PolicyOptions(Table):
     the action alone (UI-R1-E's NOTHINK)."""
     verbs: list[str] | None = None
     """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
+    history: Literal["actions", "compressed", "full"] = "actions"
+    """Of the codecs text and thinking: what prompts tell of earlier turns. The last few actions; or every answer in its
+    own tokens, after a few words in the place of its page (WebAgent-R1's dynamic context compression), or after its
+    page."""
     images: int = Field(default=2, ge=1)
     """Of vision-language models: screenshots in a prompt, the newest included; older ones become a few words."""
     past_turns: int = Field(default=8, ge=0)
-    """Of vision-language models: earlier exchanges in a prompt."""
+    """Of vision-language models, and of a history of exchanges: how many earlier ones a prompt tells."""
     instructions: bool = True
-    """Of vision-language models: whether prompts explain the dialect. What learns it from scratch needs no telling."""
+    """Of vision-language models and the thinking codec: whether prompts explain how to answer. What learns it by
+    imitation needs no telling."""
     coordinates: Literal["auto", "fractions", "thousandths", "pixels"] = "auto"
     """Of vision-language models: what the numbers of a place count; `auto`: as the model's family was taught."""
     max_image_tokens: int = Field(default=4096, ge=1)
@@ -86,6 +91,8 @@ class PolicyOptions(Table):
             raise ValueError('policy.codec = "pixel" is the pixel policy\'s: choose "text" or "thinking"')
         if not self.think and self.codec not in {"thinking", "gui-r1", "infigui", "mobilegym"}:
             raise ValueError('policy.think = false needs policy.codec = "thinking", "gui-r1", "infigui" or "mobilegym"')
+        if self.history != "actions" and self.codec not in {"text", "thinking"}:
+            raise ValueError(f'policy.history = "{self.history}" needs policy.codec = "text" or "thinking"')
         if self.model == "path" and self.path is None:
             raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
 
@@ -237,38 +244,6 @@ class ReinforcementOptions(Table):
                 raise ValueError(f'reinforcement.loss = "{self.loss}" needs reinforcement.{unheard}')
 
 
-class RecordedOptions(Table):
-    """States that are only known from a record: what is imitated, and learned at with `scheduler = "recorded"`."""
-
-    path: str | None = None
-    """The directory of a set, as `cairn data` makes it. Its training states are imitated in the place of
-    demonstrations; its held-out ones are what a run without an environment is evaluated on."""
-    templates: list[str] = Field(default_factory=list)
-    """Only states of these, as `cairn data show` lists them; none: all of them."""
-    instruction: Literal["goal", "sub_goal", "both"] = "goal"
-    """What the policy is told: the whole goal, that of the step alone where it is known, or both."""
-    per_template: int = Field(default=0, ge=0)
-    """In the place of a path: training tasks of each of `environment.templates` that experts play before anything is
-    learned, into a set in the run's directory."""
-    held_out: float = Field(default=0.25, gt=0, lt=1)
-    """Of `per_template`: the share of tasks that is held out."""
-
-    @property
-    def collects(self) -> bool:
-        """Whether the run makes its set itself."""
-        return self.path is None and self.per_template > 0
-
-    @property
-    def there(self) -> bool:
-        """Whether the run has a set, or makes one."""
-        return self.path is not None or self.collects
-
-    def check(self) -> None:
-        """Raise a `ValueError` where keys do not go together."""
-        if self.path is not None and self.per_template:
-            raise ValueError("recorded.path names a set that there is: recorded.per_template, for a new one, must be 0")
-
-
 class TrackOptions(Table):
     """Training tasks that are learned over and over; where `adaptive` starts rollouts on their experts' ways."""
 
@@ -385,6 +360,14 @@ class EvaluationOptions(Table):
     train_per_template: int = Field(default=0, ge=0)
     tries: int = Field(default=1, ge=1)
     """Sampled tries of each task, for Avg@k and Pass@k."""
+    budgets: list[int] = Field(default_factory=list)
+    """Interaction budgets: turns within which success is told, all of them from the same episodes, which go on up to
+    the largest, whatever `rollout.max_turns` is."""
     curve_per_template: int = Field(default=0, ge=0)
     """Held-out tasks for the points between the ends of the learning curve; 0: none."""
     curve_every_minutes: float = Field(default=3.0, gt=0)
+
+    def check(self) -> None:
+        """Raise a `ValueError` where a budget is none."""
+        if any(budget < 1 for budget in self.budgets) or len(set(self.budgets)) < len(self.budgets):
+            raise ValueError("evaluation.budgets are different numbers of turns, each at least 1")

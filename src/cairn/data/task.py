@@ -74,7 +74,7 @@ class FromSnapshot:
 class Recorded:
     """Answer at a recorded state, without an environment; `expert` is the action to match.
 
-    `history` is what was done before, and becomes part of the prompt. Neither `target` nor `sub_goal` does.
+    `history` is what was done before, and becomes part of the prompt. None of the other parts does.
     """
 
     goal: str
@@ -83,6 +83,7 @@ class Recorded:
     expert: Action
     target: Box | None = None  # where the expert's action may aim; None: at its element, or at its point alone
     sub_goal: str = ""  # what this one step is for, where somebody wrote it down
+    thought: str = ""  # why that is right, as a teacher said it: imitated before the action by codecs with thoughts
 
 
 Start = Root | FromSnapshot | Recorded

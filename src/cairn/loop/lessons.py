@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import overload
 
+import numpy as np
+from jaxtyping import Int32
+
 from cairn.data.recorded import RecordedState
+from cairn.data.task import Recorded
 from cairn.loop.imitation import Lesson
-from cairn.ports import Codec
+from cairn.ports import Codec, ExplainingCodec
 
 
 class RecordedLessons(Sequence[Lesson]):
@@ -34,5 +38,11 @@ class RecordedLessons(Sequence[Lesson]):
         return Lesson(
             template=state.task.template.id,
             prompt=self._codec.prompt(goal, start.history, start.observation),
-            answers=self._codec.answers(goal, start.expert, start.observation),
+            answers=self._answers(goal, start),
         )
+
+    def _answers(self, goal: str, start: Recorded) -> Sequence[Int32[np.ndarray, " C"]]:
+        codec = self._codec
+        if start.thought and isinstance(codec, ExplainingCodec):
+            return codec.explained(goal, start.thought, start.expert, start.observation)
+        return codec.answers(goal, start.expert, start.observation)

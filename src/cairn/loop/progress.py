@@ -40,6 +40,7 @@ class Measured:
     final: bool  # made at the end of its phase
     reward: float = 0.0  # mean over valid tries
     by_kind: Mapping[str, float] = field(default_factory=dict[str, float])  # of recorded states, by the expert's action
+    by_budget: Mapping[int, float] = field(default_factory=dict[int, float])  # success within so many turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

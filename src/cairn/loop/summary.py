@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.data.recorded import Recovery
 from cairn.loop.progress import Measured, Phase, Progress
 
 
@@ -18,6 +19,9 @@ class Summary:
     greedy_bc: float | None
     greedy_rl: float | None
     greedy_gain: float | None
+    recovery_bc: float | None  # accuracy at held-out states after a wrong action, greedy
+    recovery_rl: float | None
+    recovery_gain: float | None
     heldout_control: float | None
     greedy_control: float | None
     episodes: int  # of the smallest of these evaluations
@@ -34,6 +38,7 @@ def summarise(progress: Progress) -> Summary:
 
     bc, rl = (success(p, greedy=False) for p in (Phase.IMITATE, Phase.REINFORCE))
     greedy_bc, greedy_rl = (success(p, greedy=True) for p in (Phase.IMITATE, Phase.REINFORCE))
+    before, after = (_recovery(progress.final(p, greedy=True)) for p in (Phase.IMITATE, Phase.REINFORCE))
     ends = _ends(progress)
     return Summary(
         heldout_bc=bc,
@@ -42,12 +47,21 @@ def summarise(progress: Progress) -> Summary:
         greedy_bc=greedy_bc,
         greedy_rl=greedy_rl,
         greedy_gain=_gain(greedy_bc, greedy_rl),
+        recovery_bc=before,
+        recovery_rl=after,
+        recovery_gain=_gain(before, after),
         heldout_control=success(Phase.CONTROL, greedy=False),
         greedy_control=success(Phase.CONTROL, greedy=True),
         episodes=min((m.episodes for m in ends), default=0),
         lost=sum(m.lost for m in ends),
         learning_minutes=sum(progress.phase_seconds.get(p, 0.0) for p in (Phase.IMITATE, Phase.REINFORCE)) / 60,
     )
+
+
+def _recovery(measured: Measured | None) -> float | None:
+    """The mean of escaping and of being back on track, which have one state each of every scenario, or a few more."""
+    parts = [] if measured is None else [measured.by_kind[kind] for kind in Recovery if kind in measured.by_kind]
+    return sum(parts) / len(parts) if parts else None
 
 
 def _ends(progress: Progress) -> list[Measured]:
