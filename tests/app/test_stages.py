@@ -156,7 +156,8 @@ def test_every_shipped_recipe_is_valid_and_can_be_cut_down(name: str) -> None:
             after.config.imitation.updates
         )
         assert after.config.reinforcement.minutes is None
-        assert 1 <= (after.config.reinforcement.updates or 0) <= 4
+        learns = before.config.reinforcement.updates != 0
+        assert learns <= (after.config.reinforcement.updates or 0) <= 4 * learns
         assert 1 <= len(after.config.environment.templates) <= 4
 
 

@@ -42,12 +42,13 @@ class TeacherOptions:
     model: str = ""
     key_variable: str = "OPENAI_API_KEY"
     prompt: Path | None = None  # a TOML file in the place of the shipped prompt
+    wordy: bool = False  # of the double
 
 
 def build_teacher(options: TeacherOptions) -> Teacher:
     """The endpoint's, or the one that reads the record aloud. A `ConfigError` says what is missing."""
     if options.url is None:
-        return ReadingTeacher()
+        return ReadingTeacher(wordy=options.wordy)
     if not options.model:
         raise ConfigError("a teacher's url needs its model, as the endpoint calls it")
     endpoint = ChatEndpoint(

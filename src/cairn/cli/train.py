@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -219,6 +219,8 @@ def _table(progress: Progress) -> Table:
         table.add_row(f"within {turns} turns", *(_budget_pair(s, g, turns) for s, g in columns))
     table.add_section()
     table.add_row("all", *(f"[bold]{_all(s)} / {_all(g)}[/]" for s, g in columns))
+    table.add_row("mean reward", *(f"{_of(s, 'reward')} / {_of(g, 'reward')}" for s, g in columns))
+    table.add_row("tokens in an answer", *(f"{_of(s, 'tokens')} / {_of(g, 'tokens')}" for s, g in columns))
     return table
 
 
@@ -232,6 +234,12 @@ def _kind_pair(sampled: Measured | None, greedy: Measured | None, kind: str) -> 
 
 def _budget_pair(sampled: Measured | None, greedy: Measured | None, turns: int) -> str:
     return " / ".join(f"{100 * m.by_budget[turns]:.0f}" if m else "-" for m in (sampled, greedy))
+
+
+def _of(measured: Measured | None, what: Literal["reward", "tokens"]) -> str:
+    if measured is None:
+        return "-"
+    return f"{measured.reward:.3f}" if what == "reward" else f"{measured.answer_tokens:.1f}"
 
 
 def _all(measured: Measured | None) -> str:
@@ -301,6 +309,7 @@ def _figures(report: EvaluationReport) -> dict[str, object]:
         "low": success.low,
         "high": success.high,
         "reward": report.reward,
+        "answer_tokens": report.answer_tokens,
         **({"kinds": {k.kind: k.accuracy for k in report.kinds}} if report.kinds else {}),
         **({"budgets": {b.turns: b.success for b in report.budgets}} if report.budgets else {}),
     }

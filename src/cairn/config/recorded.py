@@ -20,6 +20,8 @@ class TeacherTable(Table):
     """A TOML file in the place of the shipped prompt."""
     offline: bool = False
     """Ask nobody: a double reads the recorded step aloud. For trying a recipe."""
+    wordy: bool = False
+    """Of the double: it thinks at different lengths, which then can be learned to be shorter (UI-R1-E)."""
 
     @property
     def there(self) -> bool:
@@ -28,6 +30,8 @@ class TeacherTable(Table):
 
     def check(self) -> None:
         """Raise a `ValueError` where keys do not go together."""
+        if self.wordy and not self.offline:
+            raise ValueError("recorded.teacher.wordy is of recorded.teacher.offline = true")
         if self.offline and self.url is not None:
             raise ValueError("recorded.teacher: choose either a url or offline = true")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
@@ -64,7 +68,9 @@ class RecordedOptions(Table):
     learned, into a set in the run's directory."""
     held_out: float = Field(default=0.25, gt=0, lt=1)
     """Of `per_template`: the share of tasks that is held out."""
-
+    select: Literal["none", "ui-r1", "gui-r1", "bottleneck"] = "none"
+    """Of the training states, only those that are worth learning at by what the run's first policy answers there, as
+    `cairn data select` chooses them."""
     teacher: TeacherTable = Field(default_factory=TeacherTable)
     recovery: RecoveryTable = Field(default_factory=RecoveryTable)
 
@@ -76,7 +82,7 @@ class RecordedOptions(Table):
     @property
     def derives(self) -> bool:
         """Whether the run makes another set of the one that it begins with."""
-        return self.teacher.there or self.recovery.answers > 0
+        return self.teacher.there or self.recovery.answers > 0 or self.select != "none"
 
     @property
     def there(self) -> bool:
@@ -91,4 +97,4 @@ class RecordedOptions(Table):
         if self.recovery.answers == 1:
             raise ValueError("recorded.recovery.answers must be 0 or at least 2: some right, some wrong")
         if self.derives and not self.there:
-            raise ValueError("recorded.teacher and recorded.recovery need recorded.path or recorded.per_template")
+            raise ValueError("recorded.teacher, recovery and select need recorded.path or recorded.per_template")

@@ -1,5 +1,6 @@
 """Teachers of thoughts: a model behind an OpenAI-compatible URL, and one that asks nobody. Prompts are data."""
 
+import hashlib
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -81,8 +82,25 @@ class ReadingTeacher:
     It is for tests and for trying a recipe: what it thinks follows from the answer, not the answer from what it thinks.
     """
 
+    wordy: bool = False
+    """At two states of three it reads more aloud before: the goal, or the goal and what the page shows. So a policy that
+    imitates it thinks at different lengths, of which the shortest would do."""
+
     name = "offline"
 
     async def explain(self, start: Recorded) -> Explanation:
         step = start.sub_goal or said_briefly(start.expert, start.observation)
-        return Explanation(thought=f"Next: {step}.", action=start.expert)
+        more = _aloud(start) if self.wordy else ()
+        return Explanation(thought=" ".join((*more, f"Next: {step}.")), action=start.expert)
+
+
+def _aloud(start: Recorded) -> tuple[str, ...]:
+    """None, one or both of what could be said at length; which, is drawn from the state."""
+    seen = start.observation
+    shown = [element.label for element in seen.elements if element.interactive and element.label][:_SHOWN]
+    said = (f"The goal: {' '.join(start.goal.split())}.", f"The page shows {', '.join(shown) or 'nothing to click'}.")
+    drawn = hashlib.sha256(f"{start.goal}/{seen.digest}/{len(start.history)}".encode()).digest()[0]
+    return said[: drawn % (len(said) + 1)]
+
+
+_SHOWN = 5  # elements

@@ -72,6 +72,7 @@ class EvaluationReport:
     tries: int
     scores: tuple[TemplateScore, ...]
     reward: float  # mean over valid tries
+    answer_tokens: float  # sampled for one answer, mean over the turns of valid tries
     kinds: tuple[KindScore, ...] = ()  # where recorded states were answered
     budgets: tuple[BudgetScore, ...] = ()  # where they were asked for, growing
 
@@ -128,6 +129,7 @@ def summarise(
         tries=tries,
         scores=tuple(_score(template, members) for template, members in by_template.items()),
         reward=_mean_reward(groups),
+        answer_tokens=_mean_tokens(groups),
         kinds=_kinds(groups),
         budgets=tuple(
             BudgetScore(turns=turns, success=_success([_tries(g, within=turns) for g in groups]))
@@ -152,6 +154,12 @@ def _kinds(groups: Sequence[ScoredGroup]) -> tuple[KindScore, ...]:
 def _mean_reward(groups: Sequence[ScoredGroup]) -> float:
     rewards = [m.reward for g in groups for m in g.members if RULES[m.outcome].in_success_rate]
     return float(np.mean(rewards)) if rewards else 0.0
+
+
+def _mean_tokens(groups: Sequence[ScoredGroup]) -> float:
+    valid = [m.trajectory for g in groups for m in g.members if RULES[m.outcome].in_success_rate]
+    lengths = [len(turn.completion.token_ids) for trajectory in valid for turn in trajectory.turns]
+    return float(np.mean(lengths)) if lengths else 0.0
 
 
 def _score(template: TemplateId, groups: Sequence[ScoredGroup]) -> TemplateScore:

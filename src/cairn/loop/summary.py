@@ -22,6 +22,10 @@ class Summary:
     recovery_bc: float | None  # accuracy at held-out states after a wrong action, greedy
     recovery_rl: float | None
     recovery_gain: float | None
+    reward_bc: float | None  # mean over held-out tries, sampled
+    reward_rl: float | None
+    tokens_bc: float | None  # sampled for one answer
+    tokens_rl: float | None
     heldout_control: float | None
     greedy_control: float | None
     episodes: int  # of the smallest of these evaluations
@@ -39,6 +43,7 @@ def summarise(progress: Progress) -> Summary:
     bc, rl = (success(p, greedy=False) for p in (Phase.IMITATE, Phase.REINFORCE))
     greedy_bc, greedy_rl = (success(p, greedy=True) for p in (Phase.IMITATE, Phase.REINFORCE))
     before, after = (_recovery(progress.final(p, greedy=True)) for p in (Phase.IMITATE, Phase.REINFORCE))
+    start, end = (progress.final(p, greedy=False) for p in (Phase.IMITATE, Phase.REINFORCE))
     ends = _ends(progress)
     return Summary(
         heldout_bc=bc,
@@ -50,6 +55,10 @@ def summarise(progress: Progress) -> Summary:
         recovery_bc=before,
         recovery_rl=after,
         recovery_gain=_gain(before, after),
+        reward_bc=None if start is None else start.reward,
+        reward_rl=None if end is None else end.reward,
+        tokens_bc=None if start is None else start.answer_tokens,
+        tokens_rl=None if end is None else end.answer_tokens,
         heldout_control=success(Phase.CONTROL, greedy=False),
         greedy_control=success(Phase.CONTROL, greedy=True),
         episodes=min((m.episodes for m in ends), default=0),
@@ -72,7 +81,10 @@ def _gain(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else after - before
 
 
-_COLUMNS = ("seed", "phase", "minutes", "split", "greedy", "final", "episodes", "lost", "mean", "low", "high")
+_COLUMNS = (
+    "seed", "phase", "minutes", "split", "greedy", "final", "episodes", "lost",
+    "mean", "low", "high", "reward", "tokens",
+)  # fmt: skip
 
 
 def write_csv(path: Path, runs: Sequence[tuple[int, Progress]]) -> None:
@@ -83,7 +95,7 @@ def write_csv(path: Path, runs: Sequence[tuple[int, Progress]]) -> None:
         lines.writerow(_COLUMNS)
         for seed, progress in runs:
             for m in progress.measured:
-                numbers = (f"{x:.4f}" for x in (m.mean, m.low, m.high))
+                numbers = (f"{x:.4f}" for x in (m.mean, m.low, m.high, m.reward, m.answer_tokens))
                 lines.writerow(
                     [seed, m.phase, f"{m.minutes:.2f}", m.split, m.greedy, m.final, m.episodes, m.lost, *numbers]
                 )
