@@ -83,8 +83,8 @@ class ReadingTeacher:
     """
 
     wordy: bool = False
-    """At two states of three it reads more aloud before: the goal, or the goal and what the page shows. So a policy that
-    imitates it thinks at different lengths, of which the shortest would do."""
+    """At two states of three it reads more aloud before: the goal, or the goal and what the page shows. So a policy
+    that imitates it thinks at different lengths, of which the shortest would do."""
 
     name = "offline"
 
