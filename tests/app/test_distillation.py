@@ -133,6 +133,18 @@ async def test_a_thought_is_imitated_before_the_action_by_codecs_that_have_thoug
     assert all("Next" not in tokenizer.decode([int(i) for i in lesson.answers[0]]) for lesson in plain)
 
 
+async def test_the_double_can_think_at_different_lengths_and_names_the_step_last(tmp_path: Path, base: Path) -> None:
+    await distil(base, tmp_path / "out", teacher=build_teacher(TeacherOptions(wordy=True)))
+    states = training(tmp_path / "out")
+    beginnings = {state.start.thought.partition("Next: ")[0] for state in states}
+    assert "" in beginnings
+    assert any(said.startswith("The goal: ") and "The page shows" not in said for said in beginnings)
+    assert any("The page shows x" in said for said in beginnings)
+    assert all(state.start.thought.endswith(f"Next: {state.start.sub_goal}.") for state in states)
+    await distil(base, tmp_path / "again", teacher=build_teacher(TeacherOptions(wordy=True)))
+    assert [s.start.thought for s in training(tmp_path / "again")] == [s.start.thought for s in states]
+
+
 def test_a_teacher_without_a_model_or_with_a_prompt_that_shows_no_page_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs its model"):
         build_teacher(TeacherOptions(url="http://host.invalid/v1"))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from cairn.data.ids import GroupId, TemplateId
@@ -92,6 +93,18 @@ def test_a_format_error_or_a_cut_episode_counts_as_a_failure(outcome: Outcome) -
     assert (found.scores[0].format_errors, found.scores[0].truncated) == (
         (1, 0) if outcome is Outcome.FORMAT_ERROR else (0, 1)
     )
+
+
+def test_the_length_of_an_answer_is_that_of_every_turn_of_the_valid_tries() -> None:
+    group = played_group(plan(), [1.0, 0.0, 0.0])
+    (turn,) = group.members[1].trajectory.turns
+    ids = np.array([1, 2, 3, 4, 0], np.int32)
+    said = replace(turn.completion, token_ids=ids, logprobs=np.zeros(5, np.float32), versions=np.zeros(5, np.int32))
+    longer = replace(group.members[1].trajectory, turns=(replace(turn, completion=said), turn))
+    members = (group.members[0], replace(group.members[1], trajectory=longer), group.members[2])
+    found = report([losing(replace(group, members=members), 2)])
+    assert found.answer_tokens == pytest.approx((2 + 5 + 2) / 3)
+    assert report([losing(played_group(plan(), [1.0]), 0)]).answer_tokens == 0.0
 
 
 def test_scores_are_by_template_in_the_order_of_the_tasks() -> None:
