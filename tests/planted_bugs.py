@@ -180,6 +180,8 @@ BUGS = [
         ("(?:(?!</?(?:{_THINK}|{action})>).)*</{action}>", "(?:(?!</?{_THINK}>).)*</{action}>"),
         ("(?:(?!</?{_THINK}>).)*)</{_THINK}>", ".*)</{_THINK}>"),
         ("(?:(?!^{re.escape(action)}).)*)^)?", ".*)^)?"),
+        ("\\s*){{1,{most}}}", "\\s*){{1,2}}"),
+        ("AnswerShape.ANSWER if alone else None", "AnswerShape.ANSWER"),
         ("return AnswerShape.THINK_ANSWER if thinks", "return AnswerShape.THINK_ANSWER if not thinks"),
     ),
     *_bugs(
