@@ -10,6 +10,7 @@ from PIL import Image
 from cairn.bench.efficiency import EfficiencyOptions, Method, Row, read_rows, run_efficiency, table_of, write_rows
 from cairn.bench.efficiency_curves import curve
 from cairn.bench.efficiency_report import draw_methods, efficiency_json, samples_spent, standings, steps_spent
+from cairn.bench.efficiency_signals import selected
 from cairn.bench.race import Mark, RaceBudget
 from cairn.errors import ConfigError
 from scripted_recipe import SCRIPTED
@@ -83,10 +84,13 @@ def test_every_method_runs_from_the_same_policy_and_what_is_finished_is_not_run_
         assert [mark.update for mark in marks] == [0, 2, 3]
         assert marks[0].held_avg is not None
         assert marks[-1].held_avg is not None
+    origins = json.loads(table.with_suffix(".json").read_text())
+    assert {one["race"] for one in origins} == {"base", "start", *(f"{method}-0" for method in Method)}
+    assert all({"machine", "command", "began"} <= set(one["made"]) for one in origins)
     assert len({row.mark.train_avg for row in rows if row.mark.update == 0 and row.method is not Method.BOTH}) == 1
     steps = {row.method: row.mark.steps for row in rows}
     assert {method for method, spent in steps.items() if not spent} == {
-        Method.STAGE1, Method.VARIANCE, Method.ENTROPY, Method.EVERYWHERE, Method.RANDOM
+        Method.STAGE1, Method.VARIANCE, Method.ENTROPY, Method.EVERYWHERE, Method.RANDOM, Method.IMITATION
     }  # fmt: skip
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("race.json")}
     assert run_efficiency(options(tmp_path, *Method)) == table
@@ -132,6 +136,19 @@ def test_curves_are_means_over_seeds_between_their_marks() -> None:
     assert found.reached(0.55) == pytest.approx(50.0)
     assert found.reached(0.6) == pytest.approx(100.0)
     assert found.reached(0.7) is None
+
+
+def test_single_answers_are_compared_at_the_samples_that_every_race_has_had() -> None:
+    rows = [
+        *race(Method.STAGE1, (0, 0, 0.2), (0, 10, 0.4), (0, 20, 0.8), held=0.6),
+        *race(Method.RANDOM, (0, 0, 0.2), (0, 15, 0.5), held=0.3),
+        *race(Method.VANILLA, (0, 0, 0.2), (100, 5, 0.9)),
+    ]
+    samples, (stage1, random) = selected(rows)
+    assert samples == 15
+    assert (stage1.equal.mean, stage1.best.mean, stage1.held.mean) == (pytest.approx(0.6), 0.8, 0.6)
+    assert (random.equal.mean, random.samples) == (0.5, 15.0)
+    assert selected(race(Method.STAGE1, (0, 0, 0.2), (0, 10, 0.4))) == (0, ())
 
 
 def test_what_executes_nothing_is_a_point() -> None:

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from cairn.data.task import RolloutPlan
+from cairn.data.task import Purpose, RolloutPlan
 from cairn.data.trajectory import Outcome, ScoredGroup
 from cairn.errors import CircuitOpenError, ConfigError, SetupError
 from cairn.rollout.breaker import CircuitBreaker
@@ -54,6 +54,19 @@ async def test_collecting_gives_up_at_the_bound() -> None:
     groups = await company.runner.collect(plans(), wanted=2, at_most=5)
     assert len(groups) == 5
     assert all(no_gradient(g) is not None for g in groups)
+
+
+async def test_collecting_does_not_take_what_only_measures_for_a_gradient() -> None:
+    order = plans()
+
+    def next_plan() -> RolloutPlan:
+        plan = order()
+        return replace(plan, purpose=Purpose.REESTIMATE) if plan.seed % 2 else plan
+
+    groups = await Company(answers=uniform(PLUS, MINUS)).runner.collect(next_plan, wanted=3, at_most=50)
+    learned = [g for g in groups if g.plan.purpose is Purpose.TRAIN and no_gradient(g) is None]
+    assert len(learned) == 3
+    assert any(g.plan.purpose is Purpose.REESTIMATE and no_gradient(g) is None for g in groups)
 
 
 @pytest.mark.parametrize(("wanted", "at_most"), [(0, 4), (5, 4)])

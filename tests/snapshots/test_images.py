@@ -79,6 +79,18 @@ async def test_beyond_the_budget_the_least_recently_used_go_to_disk_and_come_bac
 
 
 @packed
+async def test_at_rest_nothing_is_in_memory_and_everything_is_there(tmp_path: Path) -> None:
+    kept = images(tmp_path)
+    for snapshot in (A, B):
+        await keep(kept, snapshot)
+    await kept.rest()
+    assert in_memory(tmp_path) == set()
+    assert await content(images(tmp_path), B) == b"b"
+    await keep(kept, C)
+    assert C in in_memory(tmp_path)  # later ones have their usual room
+
+
+@packed
 async def test_an_image_in_use_stays_in_memory(tmp_path: Path) -> None:
     kept = images(tmp_path, budget=int(1.5 * MEGABYTE))
     await keep(kept, A)

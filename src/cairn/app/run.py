@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
 from cairn.app.rewards import check_formats
-from cairn.app.snapshots import SnapshotCounts, with_snapshots
+from cairn.app.snapshots import SnapshotCounts, put_to_rest, with_snapshots
 from cairn.app.training import (
     Parts,
     build_course,
@@ -125,6 +125,7 @@ async def _environment(
             environment, config.snapshots, home=home, blobs=run.blobs, events=events
         ) as environment_with:
             yield environment_with
+            await put_to_rest(environment_with)  # what is stopped instead is gone on with soon
         return
     try:
         yield environment

@@ -150,6 +150,13 @@ async def with_snapshots(
             home.tidy()
 
 
+async def put_to_rest(environment: SnapshotEnvironment) -> None:
+    """Leave nothing of it in memory: nobody opens its states for a while."""
+    for store in environment.stores:
+        if isinstance(store, ContainerStore):
+            await store.rest()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Places:
     """Where stores keep what they keep."""

@@ -19,6 +19,7 @@ from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
 from cairn.schedule.signals import Signal
 from cairn.snapshots.home import Home
+from cairn.store.run import RunInfo, open_run
 
 
 class Method(StrEnum):
@@ -31,6 +32,7 @@ class Method(StrEnum):
     ENTROPY = "stage1-entropy"  # … where the first token is uncertain
     EVERYWHERE = "stage1-all"
     RANDOM = "stage1-random"
+    IMITATION = "imitation"  # a control: the same states' expert moves, cloned
     HYBRID = "hybrid"  # local, suffix and root rollouts, task by task
     BOTH = "stage1+hybrid"
 
@@ -43,6 +45,9 @@ _SIGNALS = {
     Method.RANDOM: Signal.RANDOM,
 }
 """What chooses the pivots, in the methods that only answer."""
+
+ANSWERS = frozenset({*_SIGNALS, Method.IMITATION})
+"""Methods that act in no environment while they learn."""
 
 _OTHER_DRAWS = 1000
 
@@ -79,6 +84,7 @@ def run_efficiency(options: EfficiencyOptions, *, progress: Callable[[str], None
         for method in options.methods:
             rows += _rows(method, seed, base, start, options, progress)
             write_rows(rows, table_of(options.results, options.suite))
+            write_origins(options)
     return table_of(options.results, options.suite)
 
 
@@ -146,8 +152,10 @@ def _race(
     done = finished(folder)
     if done is not None:
         return done
-    budget = options.local if method in _SIGNALS else options.budget
-    race = asyncio.run(run_race(_config(method, seed, policy, options), folder, budget, start=start, progress=progress))
+    budget = options.local if method in ANSWERS else options.budget
+    imitates = method is Method.IMITATION
+    config = _config(method, seed, policy, options)
+    race = asyncio.run(run_race(config, folder, budget, start=start, imitates=imitates, progress=progress))
     draw_starts(folder, race.scheduler, title=f"{options.suite}: {method}, seed {seed}")
     Home(folder=folder / SNAPSHOTS).raze()  # gigabytes of memory that nobody comes back to
     return race
@@ -168,27 +176,72 @@ def _config(method: Method, seed: int, policy: Path, options: EfficiencyOptions)
     recipe = configuration.load(options.recipe, same)
     # what is compared are interactions: a store that repeats them, as `auto` does in the last resort, would add some
     store = ("snapshots.store=criu",) if recipe.snapshots.store == "auto" else ()
+    # the recipe's limit is for schedules that measure, and probe what is mastered: most groups give no gradient
+    plain = f"reinforcement.groups_at_most={recipe.reinforcement.groups_per_update}"
     match method:
         case Method.VANILLA:
-            own = ("reinforcement.scheduler=tasks", "snapshots.store=none")
+            own = ("reinforcement.scheduler=tasks", "snapshots.store=none", plain)
         case Method.ARPO:
             own = (
                 "reinforcement.scheduler=tasks",
                 "snapshots.store=none",
+                plain,
                 "replay.capacity=8",
                 "reinforcement.correction=recomputed",
             )
         case Method.HYBRID | Method.BOTH:
             own = ("reinforcement.scheduler=adaptive", *store)
+        case Method.IMITATION:
+            own = ("reinforcement.scheduler=pivots", "snapshots.store=none", plain, *_as_reinforced(recipe))
         case _:
-            own = ("reinforcement.scheduler=pivots", "snapshots.store=none", f"adaptive.signal={_SIGNALS[method]}")
+            own = (
+                "reinforcement.scheduler=pivots",
+                "snapshots.store=none",
+                plain,
+                f"adaptive.signal={_SIGNALS[method]}",
+            )
     return configuration.load(options.recipe, (*same, *own))
+
+
+def _as_reinforced(recipe: RunConfig) -> tuple[str, ...]:
+    """Imitation with as many answers in an update, and as large steps, as reinforcement."""
+    learning, imitation = recipe.reinforcement, recipe.imitation
+    lessons = max(1, learning.groups_per_update * learning.group_size // imitation.answers_per_turn)
+    optimizer = learning.optimizer.model_dump()
+    return (
+        f"imitation.batch_size={lessons}",
+        *(f"imitation.optimizer.{key}={value}" for key, value in optimizer.items()),
+    )
 
 
 # ── the table ─────────────────────────────────────────────────────────────────
 
 _MARK = [field.name for field in fields(Mark)]
 _ROW = TypeAdapter(Row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a race's numbers come from."""
+
+    race: str  # the name of its directory
+    made: RunInfo
+
+
+_ORIGINS = TypeAdapter(list[Origin])
+
+
+def write_origins(options: EfficiencyOptions) -> None:
+    """Beside the table, with which machine, commit and command each race was begun."""
+    folders = [options.work / name for name in ("base", "start")]
+    folders += [_folder(method, seed, options) for method in options.methods for seed in range(options.seeds)]
+    if Method.BOTH in options.methods and Method.STAGE1 not in options.methods:
+        folders += [_folder(Method.STAGE1, seed, options) for seed in range(options.seeds)]
+    found = [
+        Origin(race=folder.name, made=open_run(folder).info) for folder in folders if (folder / "run.json").exists()
+    ]
+    path = table_of(options.results, options.suite).with_suffix(".json")
+    path.write_bytes(_ORIGINS.dump_json(found, indent=1, exclude_none=True))
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:

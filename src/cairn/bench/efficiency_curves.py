@@ -32,6 +32,23 @@ class Curve:
         return float(self.spent[there[0]]) if there.size else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A mean over seeds, and half of its 95 % interval."""
+
+    mean: float
+    margin: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.1f} ± {100 * self.margin:.1f}"
+
+
+def score_of(values: Sequence[float]) -> Score:
+    """Of one value for each seed."""
+    found = np.array(values)[:, None]
+    return Score(mean=float(found.mean()), margin=float(margins(found)[0]))
+
+
 def races_of(rows: Sequence[Row], method: Method) -> list[list[Mark]]:
     """The marks of each seed, in the order of their measurement."""
     seeds = sorted({row.seed for row in rows if row.method is method})

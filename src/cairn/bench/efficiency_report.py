@@ -6,21 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from rich.table import Table
 
 from cairn.bench.efficiency import Method, Row
-from cairn.bench.efficiency_curves import Curve, Spent, curve, margins, races_of
+from cairn.bench.efficiency_curves import Curve, Score, Spent, curve, races_of, score_of
 from cairn.bench.race import Mark
 from cairn.dashboard.efficiency import Band, draw_efficiency
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """A mean over seeds, and half of its 95 % interval."""
-
-    mean: float
-    margin: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +79,7 @@ def _share_of(races: Sequence[Sequence[Mark]], vanilla: Sequence[Sequence[Mark]]
 
 
 def _score(marks: Sequence[Mark], of: Callable[[Mark], float]) -> Score:
-    values = np.array([[of(mark)] for mark in marks])
-    return Score(mean=float(values.mean()), margin=float(margins(values)[0]))
+    return score_of([of(mark) for mark in marks])
 
 
 def efficiency_table(found: Sequence[Standing], *, title: str) -> Table:
@@ -103,16 +93,12 @@ def efficiency_table(found: Sequence[Standing], *, title: str) -> Table:
             str(one.seeds),
             f"{one.steps:.0f}",
             f"{one.samples:.0f}",
-            *(_told(score) for score in (one.train_avg, one.train_pass, one.held_avg, one.held_pass)),
+            *(str(score) for score in (one.train_avg, one.train_pass, one.held_avg, one.held_pass)),
             f"{one.reached} of {one.seeds}",
             _share(one.steps_vs_vanilla),
             _share(one.samples_vs_vanilla),
         )
     return table
-
-
-def _told(score: Score) -> str:
-    return f"{100 * score.mean:.1f} ± {100 * score.margin:.1f}"
 
 
 def _share(value: float | None) -> str:

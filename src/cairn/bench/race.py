@@ -1,7 +1,8 @@
 """One method from a given policy: trained to a budget, measured on its way, resumable."""
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -17,11 +18,16 @@ from cairn.app.training import (
     recording_runner,
 )
 from cairn.config.recipe import RunConfig
+from cairn.data import ledger as ledgers
+from cairn.data.checkpoint import Track
 from cairn.data.ledger import Ledger, Quantity
+from cairn.data.sample import Batch
 from cairn.data.task import Purpose, Split
 from cairn.evaluate.run import Evaluator
 from cairn.loop.imitation import Curriculum
-from cairn.loop.sync import SyncLoop
+from cairn.loop.lessons import lessons_on
+from cairn.loop.sync import SyncLoop, undisturbed
+from cairn.ports import LearnerStep
 
 _LEARNING = (Purpose.TRAIN, Purpose.PROBE, Purpose.REESTIMATE)
 _LATEST, _BEST, _STATE = "latest", "best", "race.json"
@@ -98,17 +104,18 @@ async def run_race(
     budget: RaceBudget,
     *,
     start: Mark | None = None,
+    imitates: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Race:
     """Train to the budget, or go on with what was begun in the folder. Cancelled, it can be run again.
 
     `start` is what the policy that it begins with was measured as, where that is known. A budget of no updates measures
-    it.
+    it. With `imitates` the experts' moves at the training tasks are cloned, and nothing is rolled out.
     """
     begun = (folder / "run.json").exists()
     request = TrainRequest(config=config, folder=folder, resume=begun, control=False, tensorboard=False)
     async with opened(request) as parts:
-        racer = await _Racer.ready(config, parts, budget, progress)
+        racer = await _Racer.ready(config, parts, budget, imitates=imitates, progress=progress)
         if start is not None and not racer.race.marks:
             racer.keep(start)
         return await racer.run()
@@ -121,6 +128,7 @@ class _Racer:
     loop: SyncLoop
     evaluator: Evaluator
     lessons: Curriculum | None
+    ways: Curriculum | None  # of experts through the training tasks, where these are imitated and nothing else is done
     rehearsal: int  # updates of imitation after each of reinforcement
     train_tasks: int  # of each template
     held_out_tasks: int
@@ -129,7 +137,13 @@ class _Racer:
 
     @classmethod
     async def ready(
-        cls, config: RunConfig, parts: Parts, budget: RaceBudget, progress: Callable[[str], None]
+        cls,
+        config: RunConfig,
+        parts: Parts,
+        budget: RaceBudget,
+        *,
+        imitates: bool,
+        progress: Callable[[str], None],
     ) -> "_Racer":
         progress("experts")
         tracks = await collect_tracks(config, parts)
@@ -141,6 +155,7 @@ class _Racer:
             loop=build_loop(config, parts, runner, tracks=tracks),
             evaluator=build_evaluator(config, parts.brain, runner),
             lessons=await build_demonstrations(config, parts, runner).curriculum() if rehearsal else None,
+            ways=_ways(config, parts, tracks) if imitates else None,
             rehearsal=rehearsal,
             train_tasks=config.tracks.per_template,
             held_out_tasks=config.evaluation.per_template,
@@ -165,15 +180,25 @@ class _Racer:
     async def _step(self) -> None:
         clock, number = self.loop.clock, self.race.round
         begun = clock.now()
-        first = number * self.rehearsal
-        lessons = [self.lessons.batch(first + i) for i in range(self.rehearsal)] if self.lessons else []
-        step = await self.loop.step(number, rehearsal=lessons)
+        if self.ways is not None:
+            step = await self._imitate(self.ways.batch(number))
+        else:
+            first = number * self.rehearsal
+            lessons = [self.lessons.batch(first + i) for i in range(self.rehearsal)] if self.lessons else []
+            step = await self.loop.step(number, rehearsal=lessons)
         self.race = replace(
             self.race,
             round=number + 1,
             update=self.race.update + (step is not None),
             seconds=self.race.seconds + clock.now() - begun,
         )
+
+    async def _imitate(self, lessons: Batch) -> LearnerStep:
+        step = await undisturbed(asyncio.to_thread(self.loop.learner.imitate, lessons))
+        answers = len(lessons.samples)
+        self.parts.run.count(ledgers.of_update(used=(), idle=(), sequences=answers, samples=answers))
+        await self.loop.engine.update(self.loop.learner.version)
+        return step
 
     def _ended(self) -> bool:
         budget, race = self.budget, self.race
@@ -242,6 +267,16 @@ class _Racer:
             self.race = _RACE.validate_json(path.read_bytes())
             self.loop.learner.load(self.parts.run.path / "checkpoints" / _LATEST)
             self.loop.scheduler.load_state_dict(self.race.scheduler)
+
+
+def _ways(config: RunConfig, parts: Parts, tracks: Sequence[Track]) -> Curriculum:
+    options = config.imitation
+    return Curriculum(
+        lessons_on(tracks, parts.brain.codec),
+        batch_size=options.batch_size,
+        answers=options.answers_per_turn,
+        seed=config.seed,
+    )
 
 
 def steps_of(ledger: Ledger) -> int:

@@ -87,6 +87,7 @@ def _run(wanted: _Wanted, *, steps: int, minutes: float, local_updates: int) -> 
 def _tell(folder: Path, names: Sequence[str]) -> None:
     from cairn.bench.efficiency import read_rows, table_of
     from cairn.bench.efficiency_report import draw_methods, efficiency_json, efficiency_table, standings
+    from cairn.bench.efficiency_signals import selected, signals_table
 
     there = [name for name in names if table_of(folder, name).exists()]
     if not there:
@@ -95,5 +96,8 @@ def _tell(folder: Path, names: Sequence[str]) -> None:
     suites = [(name, standings(rows)) for name, rows in tables.items()]
     for name, found in suites:
         print_table(efficiency_table(found, title=name))
+        samples, chosen = selected(tables[name])
+        if chosen:
+            print_table(signals_table(samples, chosen, title=name))
         draw_methods(tables[name], table_of(folder, name).with_suffix(".png"), title=name)
     typer.echo(efficiency_json(suites))

@@ -6,8 +6,9 @@ from typing import overload
 import numpy as np
 from jaxtyping import Int32
 
+from cairn.data.checkpoint import Track
 from cairn.data.recorded import RecordedState
-from cairn.data.task import Recorded
+from cairn.data.task import Recorded, Task
 from cairn.loop.imitation import Lesson
 from cairn.ports import Codec, ExplainingCodec
 
@@ -33,16 +34,27 @@ class RecordedLessons(Sequence[Lesson]):
         if isinstance(index, slice):
             return RecordedLessons(self._states[index], self._codec)
         state = self._states[index]
-        start = state.start
-        goal = start.observation.instruction(start.goal)
-        return Lesson(
-            template=state.task.template.id,
-            prompt=self._codec.prompt(goal, start.history, start.observation),
-            answers=self._answers(goal, start),
-        )
+        return _lesson(state.task, state.start, self._codec)
 
-    def _answers(self, goal: str, start: Recorded) -> Sequence[Int32[np.ndarray, " C"]]:
-        codec = self._codec
-        if start.thought and isinstance(codec, ExplainingCodec):
-            return codec.explained(goal, start.thought, start.expert, start.observation)
-        return codec.answers(goal, start.expert, start.observation)
+
+def lessons_on(tracks: Sequence[Track], codec: Codec) -> tuple[Lesson, ...]:
+    """A lesson for each state on experts' ways through training tasks, where the codec can say what they did."""
+    ways = [(track.task, checkpoint.answered()) for track in tracks for checkpoint in track.checkpoints]
+    lessons = [_lesson(task, start, codec) for task, start in ways]
+    return tuple(lesson for lesson in lessons if lesson.answers)
+
+
+def _lesson(task: Task, start: Recorded, codec: Codec) -> Lesson:
+    goal = start.observation.instruction(start.goal)
+    return Lesson(
+        template=task.template.id,
+        prompt=codec.prompt(goal, start.history, start.observation),
+        answers=_answers(goal, start, codec),
+    )
+
+
+def _answers(goal: str, start: Recorded, codec: Codec) -> Sequence[Int32[np.ndarray, " C"]]:
+    """With the thought, where there is one and the codec has thoughts."""
+    if start.thought and isinstance(codec, ExplainingCodec):
+        return codec.explained(goal, start.thought, start.expert, start.observation)
+    return codec.answers(goal, start.expert, start.observation)

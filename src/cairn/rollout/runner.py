@@ -36,7 +36,8 @@ class RolloutRunner:
     ) -> tuple[ScoredGroup, ...]:
         """Play on until `wanted` groups give a gradient or `at_most` were played; returns them all.
 
-        A group that gives none is replaced as soon as it is in, so which plans are asked for may depend on timing.
+        Groups that only measure give none. One that gives none is replaced as soon as it is in, so which plans are
+        asked for may depend on timing.
         """
         if not 1 <= wanted <= at_most:
             raise ConfigError(f"at least one group must be wanted, and at most {at_most}; got {wanted}")
@@ -52,10 +53,14 @@ class RolloutRunner:
                     if not running:
                         break
                     done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    missing -= sum(no_gradient(task.result()) is None for task in done)
+                    missing -= sum(_learned_from(task.result()) for task in done)
         return tuple(task.result() for task in started)
 
     async def _one(self, plan: RolloutPlan) -> ScoredGroup:
         group = await self.groups.run(plan, abandoned=self.record)
         self.record(group)
         return group
+
+
+def _learned_from(group: ScoredGroup) -> bool:
+    return group.plan.purpose.trained and no_gradient(group) is None

@@ -76,6 +76,10 @@ class ContainerStore:
     async def remove(self, snapshot: SnapshotId) -> None:
         await self._images.remove(snapshot)
 
+    async def rest(self) -> None:
+        """Give memory back, as at the end of a run: images wait on disk."""
+        await self._images.rest()
+
     async def close(self) -> None:
         self._fresh = None
         await asyncio.to_thread(self._yard.close)

@@ -60,6 +60,11 @@ class SnapshotEnvironment:
     def templates(self) -> Sequence[Template]:
         return self._environment.templates
 
+    @property
+    def stores(self) -> Sequence[SnapshotStore]:
+        """What keeps the states, best first."""
+        return self._stores
+
     def has_expert(self, template: Template) -> bool:
         return self._environment.has_expert(template)
 

@@ -14,7 +14,11 @@
 
 from __future__ import annotations  # pandas is named in a signature, and imported by whoever calls it
 
+import os
 import platform
+import shlex
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -43,6 +47,7 @@ from cairn.store.unfinished import Unfinished
 if TYPE_CHECKING:
     import pandas as pd
 
+_GIT_SECONDS = 10.0
 _PACKAGES = ("cairn", "numpy", "pyarrow", "torch", "transformers", "miniwob")
 
 
@@ -55,6 +60,9 @@ class RunInfo:
     python: str
     machine: str
     packages: Mapping[str, str]  # versions of those that are installed
+    cores: int | None = None
+    command: str | None = None  # that began it
+    commit: str | None = None  # of Cairn, where it runs from a checkout; ends in "+" where files were changed since
 
 
 _INFO = TypeAdapter(RunInfo)
@@ -197,7 +205,30 @@ def _info(seed: int, began: datetime) -> RunInfo:
         python=platform.python_version(),
         machine=platform.platform(),
         packages={name: found for name in _PACKAGES if (found := _version(name))},
+        cores=os.cpu_count(),
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        commit=_commit(Path(__file__).parent),
     )
+
+
+def _commit(folder: Path) -> str | None:
+    """What `folder` is a checkout of; None for an installed package, or without git."""
+    try:
+        found = [_git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--", folder.parent)]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found[0][:12] + ("+" if found[1] else "")
+
+
+def _git(folder: Path, *command: str | Path) -> str:
+    told = subprocess.run(  # noqa: S603 - a fixed command
+        ["git", "-C", folder, *command],  # noqa: S607 - whichever git the user has
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=_GIT_SECONDS,
+    )
+    return told.stdout.strip()
 
 
 def _version(package: str) -> str | None:

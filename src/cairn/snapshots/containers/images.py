@@ -90,6 +90,10 @@ class Images:
             await asyncio.to_thread(_remove, self._memory / snapshot)
             self._forget(snapshot)
 
+    async def rest(self) -> None:
+        """Move everything to disk that can be moved: nothing will be opened for a while."""
+        await self._make_room(0)
+
     async def _in_memory(self, snapshot: SnapshotId) -> Path:
         path = self._memory / snapshot
         packed = self._packed(snapshot)
@@ -126,11 +130,12 @@ class Images:
         finally:
             await asyncio.to_thread(remove_all, fresh)
 
-    async def _make_room(self) -> None:
-        """Keep to the budget, as far as there is room elsewhere: what cannot be moved stays."""
+    async def _make_room(self, budget: int | None = None) -> None:
+        """Keep to a budget, by default the usual one, as far as there is room elsewhere: what cannot be moved stays."""
+        most = self._budget if budget is None else budget
         async with self._moving:
             for snapshot in tuple(self._used):
-                self._crowded = await asyncio.to_thread(_bytes, self._memory) > self._budget
+                self._crowded = await asyncio.to_thread(_bytes, self._memory) > most
                 if not self._crowded:
                     return
                 if not self._readers[snapshot]:
