@@ -464,6 +464,24 @@ BUGS = [
         ("min(inside, key=", "max(inside, key="),
     ),
     *_bugs(
+        "rollout/recovery.py",
+        ("tests/rollout/test_recovery.py",),
+        ("if not same_page(mistake.checkpoint.observation, seen, focus=focus):", "if False:"),
+        ("if found is not None and await _solves(session, mistake.rest):", "if found is not None:"),
+        ("range(len(mistake.rest) - 1)", "range(len(mistake.rest) + 1)"),
+    ),
+    *_bugs(
+        "codecs/past.py",
+        ("tests/codecs/test_past.py",),
+        ("return turns[-self.turns :] if self.turns else ()", "return turns"),
+        ("return ids[:-1] if ids[-1] in ends else ids", "return ids"),
+    ),
+    *_bugs(
+        "evaluate/report.py",
+        ("tests/evaluate/test_report.py",),
+        ("len(m.trajectory.turns) <= within", "len(m.trajectory.turns) < within"),
+    ),
+    *_bugs(
         "formats/screenspot.py",
         ("tests/formats",),
         ("picture.box(one, two, one + three, two + four)", "picture.box(one, two, three, four)"),

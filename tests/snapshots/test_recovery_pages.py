@@ -72,8 +72,12 @@ async def way_of(pages: SnapshotEnvironment, task: Task) -> tuple[Deed, ...]:
 
 
 def another(seen: Observation, expert: Action, role: str) -> Action:
-    """A click on the first thing of that kind that is not the expert's."""
-    return next(Click(e.id) for e in seen.elements if e.role == role and e.interactive and Click(e.id) != expert)
+    """A click on the first thing of that kind that is neither the expert's nor chosen already."""
+    return next(
+        Click(e.id)
+        for e in seen.elements
+        if (e.role, e.interactive) == (role, True) and Click(e.id) != expert and "selected" not in e.states
+    )
 
 
 async def tried(pages: SnapshotEnvironment, task: Task, *, step: int, role: str) -> Scenario | Rejection:

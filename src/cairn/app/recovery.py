@@ -15,6 +15,7 @@ from cairn.app.run import open_brain
 from cairn.app.schedulers import matching_rules
 from cairn.app.snapshots import with_snapshots
 from cairn.app.training import build_runner
+from cairn.codecs.text import said_briefly
 from cairn.config.recipe import RunConfig, answering
 from cairn.data.action import Action, Invalid
 from cairn.data.checkpoint import Checkpoint
@@ -41,7 +42,6 @@ SOURCE = "recovery"
 """What scenarios name as where they come from."""
 _BLOCK = 64  # states that are asked about at once
 _WORKSHOP = "states"  # the folder of the snapshots, while there are any
-_UNDO = "undo the last step, which was wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +317,8 @@ def states_of(state: RecordedState, scenario: Scenario, *, number: int) -> Itera
         )
 
     for step, deed in enumerate(scenario.escape):
-        yield after(Recovery.ESCAPE, step, deed.observation, deed.action, _UNDO)
+        undo = f"undo the last step: {said_briefly(deed.action, deed.observation)}"
+        yield after(Recovery.ESCAPE, step, deed.observation, deed.action, undo)
         history.append(deed)
     yield after(Recovery.ON_TRACK, len(scenario.escape), scenario.back, start.expert, start.sub_goal)
 

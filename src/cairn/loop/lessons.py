@@ -55,6 +55,7 @@ def _lesson(task: Task, start: Recorded, codec: Codec) -> Lesson:
 
 
 def _answers(goal: str, start: Recorded, codec: Codec) -> Sequence[Int32[np.ndarray, " C"]]:
+    """With the thought, where there is one and the codec has thoughts."""
     if start.thought and isinstance(codec, ExplainingCodec):
         return codec.explained(goal, start.thought, start.expert, start.observation)
     return codec.answers(goal, start.expert, start.observation)
