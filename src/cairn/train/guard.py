@@ -31,6 +31,18 @@ ImageTokens = Callable[[ImageId], int]
 """How many placeholders stand for an image."""
 
 
+def check_vocabulary(batch: Batch, *, size: int) -> None:
+    """Every token is one that the model knows: there are `size` of them."""
+    for index, credited in enumerate(batch.samples):
+        ids = credited.sample.token_ids
+        strange = ids[(ids < 0) | (ids >= size)]
+        if strange.size:
+            raise InvariantError(
+                f"{_name(index, credited.sample)}: it holds token {strange[0]}, and the "
+                f"learner's vocabulary has {size}: the engine that sampled it has another one"
+            )
+
+
 def check_shape(batch: Batch, *, placeholder_id: int | None, image_tokens: ImageTokens | None = None) -> None:
     """Every sample has its images' placeholders, and none was sampled.
 
