@@ -264,6 +264,6 @@ def _load_start(text: str) -> Start:
                 observation=load_seen(seen),
                 expert=load_tagged(expert),
                 target=load_box(target),
-                sub_goal=sub_goal,
-                thought=thought,
+                sub_goal=sub_goal or "",
+                thought=thought or "",
             )
