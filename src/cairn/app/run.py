@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from cairn.app.brain import Brain
 
 
+REFUSED = "refused"
+"""The folder in a run's directory for batches that its learner refused."""
+
 SNAPSHOTS = "snapshots"
 """The folder in a run's directory where its saved states have their home."""
 
@@ -83,7 +86,7 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
     try:
         states = open_set(config)
         blobs = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
-        brain = open_brain(config, blobs=blobs)
+        brain = open_brain(config, blobs=blobs, refused=run.path / REFUSED)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
             record = None if states is None else Recording(states, codec=brain.codec, config=config)
@@ -138,12 +141,14 @@ def _templates(config: RunConfig, environment: Environment) -> tuple[Template, .
     return choose_templates(environment, () if config.offline else config.environment.templates)
 
 
-def open_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":
+def open_brain(
+    config: RunConfig, *, blobs: BlobStore, saved: Path | None = None, refused: Path | None = None
+) -> "Brain":
     """The policy of a recipe, newly made or as saved in a directory."""
     configure_torch(threads=config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
-    return build_brain(config, blobs=blobs, saved=saved)
+    return build_brain(config, blobs=blobs, saved=saved, refused=refused)
 
 
 def check_ready(config: RunConfig) -> None:

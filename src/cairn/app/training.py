@@ -5,17 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cairn.algo import advantages
+from cairn.app.crediting import build_crediting
 from cairn.app.recorded import Recording
 from cairn.app.rewards import RewardParts, build_composition, build_judge, check_states
 from cairn.app.schedulers import build_scheduler, matching_rules
 from cairn.config.recipe import RunConfig
-from cairn.config.tables import ReinforcementOptions, RolloutOptions
+from cairn.config.tables import RolloutOptions
 from cairn.data import ledger as ledgers
 from cairn.data.checkpoint import Track
 from cairn.data.ids import TemplateId
 from cairn.data.recorded import RecordedState
-from cairn.data.sample import Aggregation
 from cairn.data.task import RolloutPlan, Split, Task, Template
 from cairn.data.trajectory import ScoredGroup
 from cairn.engines.chat import ChatEndpoint, ChatExpert
@@ -36,7 +35,6 @@ from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.clock import LoopClock
 from cairn.rollout.demonstrate import ask_expert
 from cairn.rollout.episode import EpisodeRunner, Limits
-from cairn.rollout.estimators import AdvantageFn, by_state, by_trajectory
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
 from cairn.rollout.runner import RolloutRunner
@@ -118,11 +116,9 @@ def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks
     return SyncLoop(
         scheduler=build_scheduler(config, parts.templates, tracks, states=parts.training),
         runner=runner,
-        advantages=_advantages(learning),
-        aggregation=Aggregation(learning.aggregation),
-        norm=learning.norm,
+        crediting=build_crediting(learning, blobs=parts.run.blobs),
+        greedy=learning.estimator == "remax",
         pairs_per_group=learning.pairs_per_group if learning.prefers else 0,
-        whitened=learning.estimator == "reinforce_pp",
         learner=parts.brain.learner,
         engine=parts.brain.engine,
         clock=LoopClock(),
@@ -305,23 +301,6 @@ def _limits(options: RolloutOptions) -> Limits:
         invalid_answers=options.invalid_limit,
         episode_seconds=options.max_seconds,
     )
-
-
-def _advantages(options: ReinforcementOptions) -> AdvantageFn:
-    estimate = _estimator(options)
-    return lambda group: [advantages.scale_negative(own, scale=options.negative_scale) for own in estimate(group)]
-
-
-def _estimator(options: ReinforcementOptions) -> AdvantageFn:
-    match options.estimator:
-        case "grpo":
-            return by_trajectory(lambda rewards: advantages.group_relative(rewards, scale="std"))
-        case "dr_grpo" | "reinforce_pp":
-            return by_trajectory(lambda rewards: advantages.group_relative(rewards, scale="none"))
-        case "rloo":
-            return by_trajectory(advantages.leave_one_out)
-        case "gigpo":
-            return by_state(gamma=options.gamma, weight=options.step_weight)
 
 
 def _replay(config: RunConfig, run: RunWriter) -> Replay:

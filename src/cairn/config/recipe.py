@@ -8,6 +8,7 @@ from typing import Self, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from cairn.config.consistency import check_estimation
 from cairn.config.presets import resolved
 from cairn.config.reachable import check_reachable
 from cairn.config.rewards import TERM_KEYS, JudgeOptions, RewardOptions
@@ -74,6 +75,7 @@ class RunConfig(Table):
         self.demonstrations.check()
         self.reinforcement.check()
         self.recorded.check()
+        check_estimation(self.reinforcement)
         self.reward.check()
         terms, _ = resolved(self.reward)
         check_reachable(terms, self.reward, self.reinforcement, self.policy, self.rollout)
