@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.algo.advantages import group_relative, leave_one_out, scale_negative
+from cairn.algo.advantages import group_relative, leave_one_out, scale_negative, success_scale
 
 GROUPS = st.lists(st.floats(-10, 10, width=32), min_size=2, max_size=32).map(lambda xs: np.array(xs, np.float32))
 ESTIMATORS = [
@@ -104,3 +104,11 @@ def test_a_scale_of_one_changes_nothing_and_of_zero_leaves_the_successes(rewards
     advantages = leave_one_out(rewards)
     np.testing.assert_array_equal(scale_negative(advantages, scale=1.0), advantages)
     np.testing.assert_array_equal(scale_negative(advantages, scale=0.0), np.maximum(advantages, 0))
+
+
+@pytest.mark.parametrize(
+    ("rate", "least", "slope", "scale"),
+    [(0.0, 0.2, 1.0, 0.2), (0.5, 0.2, 1.0, 0.7), (1.0, 0.2, 1.0, 1.0), (0.9, 0.5, 0.0, 0.5), (0.25, 1.0, 3.0, 1.0)],
+)
+def test_golden_scale_of_failures_by_success(rate: float, least: float, slope: float, scale: float) -> None:
+    assert success_scale(rate, least=least, slope=slope) == pytest.approx(scale)

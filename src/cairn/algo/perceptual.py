@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 SIDE = 16
-"""Squares to a side: the hash has SIDE x SIDE bits, of a picture of SIDE x (SIDE + 1) grey means."""
+BITS = SIDE * SIDE
+"""Of a hash, which compares neighbours among SIDE x (SIDE + 1) squares of a picture."""
 
 
 def difference_hash(grey: Float[np.ndarray, "H W"]) -> Bool[np.ndarray, " B"]:
@@ -29,15 +30,11 @@ def alike(hashes: Sequence[Bool[np.ndarray, " B"]], *, bits: int, among: Sequenc
     leaders: list[int] = []
     found: list[int] = []
     for place, own in enumerate(hashes):
-        near = [i for i in leaders if among[i] == among[place] and _distance(hashes[i], own) <= bits]
+        near = [i for i in leaders if among[i] == among[place] and np.count_nonzero(hashes[i] != own) <= bits]
         if not near:
             leaders.append(place)
         found.append(near[0] if near else place)
     return found
-
-
-def _distance(one: Bool[np.ndarray, " B"], other: Bool[np.ndarray, " B"]) -> float:
-    return int(np.count_nonzero(one != other)) if one.shape == other.shape else np.inf
 
 
 def _bounds(length: int, parts: int) -> list[int]:

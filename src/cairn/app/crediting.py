@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from PIL import Image
 
 from cairn.algo import advantages
-from cairn.algo.perceptual import alike, difference_hash
+from cairn.algo.perceptual import BITS, alike, difference_hash
 from cairn.config.tables import ReinforcementOptions
 from cairn.data.ids import ImageId
 from cairn.data.observation import Observation
@@ -121,12 +121,12 @@ class PictureAnchors:
     _known: dict[ImageId, Bool[np.ndarray, " B"]] = field(default_factory=dict[ImageId, Bool[np.ndarray, " B"]])
 
     def __call__(self, seen: Sequence[Observation]) -> Sequence[Hashable]:
-        leaders = alike([self._hash(one.image) for one in seen], bits=self.bits, among=[one.url for one in seen])
-        return [one.digest if one.image is None else leader for one, leader in zip(seen, leaders, strict=True)]
+        pages = [(one.url, one.digest if one.image is None else "") for one in seen]
+        return alike([self._hash(one.image) for one in seen], bits=self.bits, among=pages)
 
     def _hash(self, image: ImageId | None) -> Bool[np.ndarray, " B"]:
         if image is None:
-            return np.zeros(0, np.bool_)
+            return np.zeros(BITS, np.bool_)
         if image not in self._known:
             with Image.open(io.BytesIO(self.blobs.get(image))) as picture:
                 self._known[image] = difference_hash(np.asarray(picture.convert("L"), np.float32))

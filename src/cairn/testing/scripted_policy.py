@@ -108,12 +108,14 @@ class ScriptedEngine:
         self.version = version
         self.prompts: list[Prompt] = []  # every prompt asked, in order
         self.seeds: list[int] = []
+        self.temperatures: list[float] = []
         self.closed = False
 
     async def generate(self, prompt: Prompt, *, sampling: Sampling, seed: int) -> Completion:
         nth = len(self.prompts)
         self.prompts.append(prompt)
         self.seeds.append(seed)
+        self.temperatures.append(sampling.temperature)
         await strike(self._faults, Call.GENERATE, nth=nth)
         tokens = list(self._answers(prompt, seed))[: sampling.max_tokens]
         return Completion(
