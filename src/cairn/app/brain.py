@@ -98,6 +98,7 @@ def _settings(config: RunConfig, body: Body) -> Settings:
         max_tokens=config.policy.token_budget,
         placeholder_id=body.placeholder_id,
         image_tokens=body.image_tokens,
+        foreign=learning.scheduler == "stored",
         seed=config.seed,
     )
 

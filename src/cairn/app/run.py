@@ -10,6 +10,7 @@ from cairn.app.environments import build_environment, choose_templates, require_
 from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
 from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, put_to_rest, with_snapshots
+from cairn.app.stored import open_stored
 from cairn.app.training import (
     Parts,
     build_course,
@@ -85,7 +86,9 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
         states = open_set(config)
-        blobs = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
+        blobs: BlobStore = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
+        if (stored := open_stored(config)) is not None:
+            blobs = BorrowingBlobs(blobs, lender=stored.blobs)
         brain = open_brain(config, blobs=blobs, refused=run.path / REFUSED)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
@@ -105,6 +108,7 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
                     keeper=environment if isinstance(environment, SnapshotEnvironment) else None,
                     record=record,
                     training=learnable.states if learnable is not None else (),
+                    stored=stored,
                 )
         finally:
             await brain.engine.close()
@@ -161,6 +165,7 @@ def check_ready(config: RunConfig) -> None:
         choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
         require_browser(config.environment)
     check_formats(config.reward, config.policy)
+    open_stored(config)
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))

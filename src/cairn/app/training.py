@@ -9,6 +9,7 @@ from cairn.app.crediting import build_crediting
 from cairn.app.recorded import Recording
 from cairn.app.rewards import RewardParts, build_composition, build_judge, check_states
 from cairn.app.schedulers import build_scheduler, matching_rules
+from cairn.app.stored import worth_learning
 from cairn.config.recipe import RunConfig
 from cairn.config.tables import RolloutOptions
 from cairn.data import ledger as ledgers
@@ -38,8 +39,9 @@ from cairn.rollout.episode import EpisodeRunner, Limits
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
 from cairn.rollout.runner import RolloutRunner
+from cairn.rollout.stored import StoredGroups
 from cairn.snapshot_ports import SnapshotKeeper
-from cairn.store.run import RunWriter
+from cairn.store.run import Run, RunWriter
 
 if TYPE_CHECKING:
     from cairn.app.brain import Brain
@@ -57,6 +59,7 @@ class Parts:
     keeper: SnapshotKeeper | None = None  # where sessions can be saved
     record: Recording | None = None  # of a set of recorded states
     training: Sequence[RecordedState] = ()  # of which the policy learns from these
+    stored: Run | None = None  # what is learned from in the place of rollouts
 
 
 def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequence[Track]) -> Course:
@@ -113,10 +116,13 @@ def run_composition(config: RunConfig, parts: Parts) -> Composition | None:
 def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks: Sequence[Track]) -> SyncLoop:
     """Rounds of rollouts and updates."""
     learning = config.reinforcement
+    crediting = build_crediting(learning, blobs=parts.run.blobs)
+    known = () if parts.stored is None else worth_learning(parts.stored, crediting)
     return SyncLoop(
-        scheduler=build_scheduler(config, parts.templates, tracks, states=parts.training),
+        scheduler=build_scheduler(config, parts.templates, tracks, states=parts.training, known=known),
+        stored=None if parts.stored is None else StoredGroups(known),
         runner=runner,
-        crediting=build_crediting(learning, blobs=parts.run.blobs),
+        crediting=crediting,
         greedy=learning.estimator == "remax",
         pairs_per_group=learning.pairs_per_group if learning.prefers else 0,
         learner=parts.brain.learner,

@@ -1,5 +1,6 @@
 """Which keys of `[reinforcement]` go together."""
 
+from cairn.config.stored import StoredOptions
 from cairn.config.tables import CriticOptions, ReinforcementOptions
 
 
@@ -8,6 +9,17 @@ def check_estimation(options: ReinforcementOptions) -> None:
     name = f'reinforcement.estimator = "{options.estimator}"'
     _check_own_keys(options, name)
     _check_compared(options, name)
+
+
+def check_stored(options: ReinforcementOptions, stored: StoredOptions) -> None:
+    """Raise a `ValueError` where a stored run is named and not learned from, or the other way round."""
+    if (options.scheduler == "stored") != (stored.run is not None):
+        raise ValueError('reinforcement.scheduler = "stored" and stored.run, the directory of a run, need each other')
+    if stored.run is not None and not options.prefers and options.estimator != "rft":
+        raise ValueError(
+            'reinforcement.scheduler = "stored" needs reinforcement.loss = "dpo", "ipo" or "kto", or '
+            'reinforcement.estimator = "rft": the other methods need answers of the policy itself'
+        )
 
 
 def _check_own_keys(options: ReinforcementOptions, name: str) -> None:

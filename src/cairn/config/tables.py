@@ -156,11 +156,13 @@ class ReinforcementOptions(EstimationOptions):
     """Groups that give no gradient are replaced, until `groups_per_update` give one or so many were played (DAPO's
     dynamic sampling). Default: they are not."""
     group_size: int = Field(default=8, ge=1)
-    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress", "recorded"] = "variance"
+    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress", "recorded", "stored"] = (
+        "variance"
+    )
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
     ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone;
     `progress` draws starts on experts' ways by how fast their success is changing; `recorded` asks for single answers
-    at the states of `recorded.path`, without any environment."""
+    at the states of `recorded.path`, without any environment; `stored` plays nothing: it takes `stored.run`."""
     aggregation: Literal[
         "token_mean", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm", "trajectory_mean"
     ] = "trajectory_mean"

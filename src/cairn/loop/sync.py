@@ -8,6 +8,7 @@ from typing import TypeVar
 from cairn.data import ledger as ledgers
 from cairn.data.ledger import Ledger
 from cairn.data.sample import Batch, Preference
+from cairn.data.task import RolloutPlan
 from cairn.data.trajectory import ScoredGroup
 from cairn.loop import events
 from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
@@ -45,6 +46,7 @@ class SyncLoop:
     groups_per_update: int
     groups_at_most: int | None = None  # played in a round for as many that give a gradient; None: no more than those
     replay: Replay = as_they_are
+    stored: Callable[[RolloutPlan], ScoredGroup] | None = None  # gives what was played before; None: it is played now
     greedy: bool = False  # a greedy rollout is played beside every group (ReMax)
     pairs_per_group: int = 0  # to prefer one of, in the place of a policy gradient; 0: none
 
@@ -77,6 +79,8 @@ class SyncLoop:
 
     async def _round(self) -> Sequence[ScoredGroup]:
         wanted, most = self.groups_per_update, self.groups_at_most
+        if self.stored is not None:
+            return [self.stored(self.scheduler.next_plan()) for _ in range(wanted)]
         if most is not None:
             return await self.runner.collect(self.scheduler.next_plan, wanted=wanted, at_most=most)
         plans = [self.scheduler.next_plan() for _ in range(wanted)]

@@ -48,6 +48,7 @@ class Settings:
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
     placeholder_id: int | None = None  # the token that stands for an image
     image_tokens: ImageTokens | None = None  # where an image has several
+    foreign: bool = False  # what is learned from was sampled by another run's policies
     seed: int = 0  # of the order of minibatches
     refused: Path | None = None  # where a batch is kept that an update refused; None: nowhere
 
@@ -147,7 +148,7 @@ class GradientLearner:
     def _improve(self, batch: Batch) -> LearnerStep:
         started = self._clock()
         self._check_shape(batch)
-        check_sampled(batch, version=self._version)
+        check_sampled(batch, version=self._version, foreign=self._settings.foreign)
         if self._settings.objective.kl_coefficient:
             self._held_reference()
         critic = self._held_critic()
@@ -185,7 +186,7 @@ class GradientLearner:
     def _prefer(self, sides: Sides) -> LearnerStep:
         started = self._clock()
         self._check_shape(sides.batch)
-        check_sampled(sides.batch, version=self._version)
+        check_sampled(sides.batch, version=self._version, foreign=self._settings.foreign)
         survey = self._survey()
         gains = self._gains(sides.examples, self._held_reference(), survey)
         survey.agreement.verify()
