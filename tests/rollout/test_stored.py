@@ -24,7 +24,7 @@ def played(
     plan = replace(plan_for(index=index, size=len(rewards), start=start), group_id=GroupId(name))
     members: list[ScoredTrajectory] = []
     for number, reward in enumerate(rewards):
-        one = member([turn([9], [10 * index + number + 1], version=version)], reward)
+        one = member([turn([9], [10 * index + number + 1], version=3)], reward)
         members.append(replace(one, trajectory=replace(one.trajectory, plan=plan)))
     return ScoredGroup(plan=plan, members=tuple(members))
 

@@ -42,10 +42,8 @@ def build_scheduler(
         case "round_robin" | "variance" as name:
             fresh = RoundRobin if name == "round_robin" else SuccessVariance
             return fresh(templates=templates, plans=plans)
-        case "recorded":
-            return RecordedRounds(states=states, group_size=options.group_size, seed=config.seed)
-        case "stored":
-            return StoredRounds(plans=[group.plan for group in known], seed=config.seed)
+        case "recorded" | "stored":
+            return _given(config, states, known)
         case "tasks":
             return _task_rounds(config, tracks)
         case "pivots":
@@ -70,6 +68,13 @@ def build_scheduler(
                 selection=_selection(config),
                 options=AdaptiveOptions(**config.adaptive.model_dump(exclude=_NOT_OF_STAGE_TWO)),
             )
+
+
+def _given(config: RunConfig, states: Sequence[RecordedState], known: Sequence[ScoredGroup]) -> Scheduler:
+    options = config.reinforcement
+    if options.scheduler == "stored":
+        return StoredRounds(plans=[group.plan for group in known], seed=config.seed)
+    return RecordedRounds(states=states, group_size=options.group_size, seed=config.seed)
 
 
 def _task_rounds(config: RunConfig, tracks: Sequence[Track]) -> TaskRounds:

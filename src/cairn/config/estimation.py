@@ -19,6 +19,8 @@ Estimator = Literal[
     "rft",
 ]
 
+SchedulerName = Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress", "recorded", "stored"]
+
 
 class EstimationOptions(Table):
     """What an answer was worth."""

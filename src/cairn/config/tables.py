@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from cairn.config.estimation import EstimationOptions
+from cairn.config.estimation import EstimationOptions, SchedulerName
 from cairn.config.table import Table
 
 
@@ -156,9 +156,7 @@ class ReinforcementOptions(EstimationOptions):
     """Groups that give no gradient are replaced, until `groups_per_update` give one or so many were played (DAPO's
     dynamic sampling). Default: they are not."""
     group_size: int = Field(default=8, ge=1)
-    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress", "recorded", "stored"] = (
-        "variance"
-    )
+    scheduler: SchedulerName = "variance"
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
     ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone;
     `progress` draws starts on experts' ways by how fast their success is changing; `recorded` asks for single answers
