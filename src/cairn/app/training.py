@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cairn.app.crediting import build_crediting
+from cairn.app.lesson_weights import lesson_weights
 from cairn.app.recorded import Recording
 from cairn.app.rewards import RewardParts, build_composition, build_judge, check_states
 from cairn.app.schedulers import build_scheduler, matching_rules
@@ -141,6 +142,7 @@ def _lessons(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstr
     if parts.record is None:
         return build_demonstrations(config, parts, runner).curriculum
     options = config.imitation
+    weigh = lesson_weights(options, parts.brain.codec)
 
     async def curriculum() -> Curriculum:
         return Curriculum(
@@ -148,6 +150,7 @@ def _lessons(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstr
             batch_size=options.batch_size,
             answers=options.answers_per_turn,
             seed=config.seed,
+            weigh=weigh,
         )
 
     return curriculum
@@ -164,6 +167,7 @@ def build_demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner)
         batch_size=config.imitation.batch_size,
         answers=config.imitation.answers_per_turn,
         seed=config.seed,
+        weigh=lesson_weights(config.imitation, parts.brain.codec),
     )
 
 

@@ -23,7 +23,7 @@ SchedulerName = Literal["round_robin", "variance", "tasks", "adaptive", "pivots"
 
 
 class EstimationOptions(Table):
-    """What an answer was worth."""
+    """What an answer was worth, and the shapes of some losses."""
 
     estimator: Estimator = "grpo"
     """`reinforce_pp` is REINFORCE++, whose only baseline is the mean of the batch; `reinforce_pp_baseline` takes off
@@ -56,6 +56,12 @@ class EstimationOptions(Table):
     kl_estimator: Literal["auto", "k1", "k2", "k3"] = "auto"
     """Default: k3 in the loss, k1 in the reward. As a loss, k2 has the gradient of the KL, k3 that of the reverse one,
     and k1 none but noise."""
+    gate_temperature: float = Field(default=1.0, gt=0)
+    """Of `loss = "sapo"`: how sharply its gate closes for successes, and for failures."""
+    negative_gate_temperature: float = Field(default=1.05, gt=0)
+    desirable_weight: float = Field(default=1.0, gt=0)
+    """Of `loss = "kto"`: what the better and the worse answers of pairs count."""
+    undesirable_weight: float = Field(default=1.0, gt=0)
 
     @property
     def by_token(self) -> bool:

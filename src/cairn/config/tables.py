@@ -143,6 +143,9 @@ class ImitationOptions(Table):
     """Turns in an update."""
     answers_per_turn: int = Field(default=1, ge=1)
     """Where an expert's action can be said in several ways (any point of a button), how many are imitated at once."""
+    action_weight: float = Field(default=1.0, gt=0)
+    """What a token of the action counts beside one of the thought, and what one of its place does (GUI-Libra: 2, 4)."""
+    place_weight: float = Field(default=1.0, gt=0)
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
 
 
@@ -176,17 +179,11 @@ class ReinforcementOptions(EstimationOptions):
     """Of `dpo`: the share of pairs that are thought to be the wrong way round."""
     pairs_per_group: int = Field(default=4, ge=1)
     """Of `dpo`, `ipo` and `kto`."""
-    desirable_weight: float = Field(default=1.0, gt=0)
-    undesirable_weight: float = Field(default=1.0, gt=0)
-    """Of `kto`: what the better and the worse answers of pairs count."""
     dual_clip: float | None = Field(default=None, gt=1)
     """Of `ppo`: what a failure's ratio counts at most; the field's 3."""
     weight_cap: float = Field(default=5.0, gt=0)
     """Of `cispo`: between which bounds a token's weight is kept."""
     weight_floor: float = Field(default=0.0, ge=0)
-    gate_temperature: float = Field(default=1.0, gt=0)
-    """Of `sapo`: how sharply its gate closes for successes, and for failures."""
-    negative_gate_temperature: float = Field(default=1.05, gt=0)
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
     correction: Literal[
