@@ -29,6 +29,7 @@ def group(ones: int, zeros: int) -> np.ndarray:
         (1, 3, "std", 1.5, -0.5),
         (1, 7, "population", 2.6458, -0.3780),
         (4, 4, "population", 1.0, -1.0),
+        (1, 1, "population", 1.0, -1.0),
         (1, 3, "population", 1.7321, -0.5774),
         (1, 3, "none", 0.75, -0.25),
     ],
