@@ -84,6 +84,11 @@ class Policy:
         return self._trees is not None
 
     @property
+    def vocabulary(self) -> int:
+        """How many tokens the model knows."""
+        return int(self.model.config.get_text_config().vocab_size)
+
+    @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return self.model.device

@@ -31,6 +31,17 @@ ImageTokens = Callable[[ImageId], int]
 """How many placeholders stand for an image."""
 
 
+def check_vocabulary(batch: Batch, *, size: int) -> None:
+    """Every token is one that the model knows: there are `size` of them."""
+    for index, credited in enumerate(batch.samples):
+        strange = [int(token) for token in credited.sample.token_ids if not 0 <= token < size]
+        if strange:
+            raise InvariantError(
+                f"{_name(index, credited.sample)}: it holds token {strange[0]}, and the "
+                f"learner's vocabulary has {size}: the engine that sampled it has another one"
+            )
+
+
 def check_shape(batch: Batch, *, placeholder_id: int | None, image_tokens: ImageTokens | None = None) -> None:
     """Every sample has its images' placeholders, and none was sampled.
 

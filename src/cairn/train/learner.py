@@ -27,7 +27,7 @@ from cairn.ports import LearnerStep
 from cairn.train import state
 from cairn.train.critic import Critic, CriticSettings, explained
 from cairn.train.examples import Example, Tokens, example, tokens, uncredited
-from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape
+from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape, check_vocabulary
 from cairn.train.objective import Objective, correction_weights, divergence, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
 from cairn.train.preference import PreferenceObjective, Sides, cost_and_slopes, sides_of
@@ -308,6 +308,7 @@ class GradientLearner:
 
     def _check_shape(self, batch: Batch) -> None:
         settings = self._settings
+        check_vocabulary(batch, size=self._policy.vocabulary)
         check_shape(batch, placeholder_id=settings.placeholder_id, image_tokens=settings.image_tokens)
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
