@@ -15,7 +15,7 @@ from cairn.data.history import Deed
 from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
 from cairn.data.observation import Box, Observation
 from cairn.data.sample import Batch, Preference
-from cairn.data.task import Recorded, RolloutPlan, Start, Task, Template
+from cairn.data.task import RolloutPlan, Start, Task, Template
 from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, ScoredTrajectory, Term, Trajectory
 
 # ── environments ──────────────────────────────────────────────────────────────
@@ -200,17 +200,6 @@ class ReadableCodec(Codec, Protocol):
         ...
 
 
-@runtime_checkable
-class ExplainingCodec(Codec, Protocol):
-    """A codec whose answers can begin with a thought."""
-
-    def explained(
-        self, goal: str, thought: str, action: Action, seen: Observation
-    ) -> Sequence[Int32[np.ndarray, " C"]]:
-        """`answers` with the thought in the place of none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How answers are drawn. Temperature 0 is greedy."""
@@ -341,25 +330,6 @@ class Judge(Protocol):
         ...
 
     async def judge(self, question: Question) -> Opinion: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What a teacher would do at a state, and why."""
-
-    thought: str  # may be empty
-    action: Action
-
-
-class Teacher(Protocol):
-    """Somebody who thinks aloud, such as a large model. Every failure is an `EngineError`."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def explain(self, start: Recorded) -> Explanation:
-        """Its own answer at the state; `Invalid` where it says none."""
-        ...
 
 
 class Scheduler(Protocol):

@@ -15,9 +15,9 @@ from cairn.data.task import Split
 from cairn.engines.chat import ChatEndpoint
 from cairn.engines.teacher import ChatTeacher, ReadingTeacher, load_teacher_prompt
 from cairn.errors import ConfigError, EngineError
-from cairn.ports import Teacher
 from cairn.rollout.unwrap import one_error
 from cairn.store.recorded import Manifest, RecordedSet
+from cairn.teacher_ports import Teacher
 
 RIGHT = Matching(places=PlaceRule.ELEMENT, text=TextRule.EXACT)
 """When a teacher's action is the recorded one: on the same element, with the same text."""

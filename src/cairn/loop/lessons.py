@@ -10,7 +10,8 @@ from cairn.data.checkpoint import Track
 from cairn.data.recorded import RecordedState
 from cairn.data.task import Recorded, Task
 from cairn.loop.imitation import Lesson
-from cairn.ports import Codec, ExplainingCodec
+from cairn.ports import Codec
+from cairn.teacher_ports import ExplainingCodec
 
 
 class RecordedLessons(Sequence[Lesson]):
