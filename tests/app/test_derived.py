@@ -21,6 +21,8 @@ from cairn.loop.summary import summarise
 from cairn.store.recorded import RecordedSet
 from cairn.testing.memory import MemoryEvents
 
+pytestmark = pytest.mark.timeout(180)
+
 RECIPE = """
 [environment]
 name = "scripted"

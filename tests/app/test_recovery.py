@@ -17,6 +17,8 @@ from cairn.data.task import Split
 from cairn.errors import ConfigError
 from cairn.store.recorded import Division, RecordedSet
 
+pytestmark = pytest.mark.timeout(180)
+
 RECIPE = """
 [environment]
 name = "scripted"

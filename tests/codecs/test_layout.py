@@ -9,7 +9,7 @@ from cairn.data.observation import Box, Element, Observation
 
 def element(number: int, label: str, box: Box, **changed: object) -> Element:
     made = Element(id=ElementId(number), role="button", label=label, value="", states=(), interactive=True, box=box)
-    return replace(made, **changed)  # pyright: ignore[reportArgumentType]  (a test's fields)
+    return replace(made, **changed)
 
 
 def page(*elements: Element) -> Observation:

@@ -17,7 +17,7 @@ from cairn.engines.teacher import ChatTeacher, ReadingTeacher, load_teacher_prom
 from cairn.errors import ConfigError, EngineError
 from cairn.rollout.unwrap import one_error
 from cairn.store.recorded import Manifest, RecordedSet
-from cairn.teaching_ports import Teacher
+from cairn.teacher_ports import Teacher
 
 RIGHT = Matching(places=PlaceRule.ELEMENT, text=TextRule.EXACT)
 """When a teacher's action is the recorded one: on the same element, with the same text."""

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -14,6 +14,9 @@ from cairn.cli.running import run_async
 from cairn.config import recipe as configuration
 from cairn.data.recorded import Grid, RecordFormat
 from cairn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cairn.app.recovery import Recovered
 
 app = typer.Typer(no_args_is_help=True, help="Make sets of recorded states, and look at them.")
 
@@ -240,24 +243,28 @@ def recover(
             found = run_async(
                 recover_states(request, progress=lambda part, done, whole: status.update(f"{part}: {done} of {whole}"))
             )
-        for way in found.lost_ways[:_TOLD]:
-            ERR.print(f"left out: {way}", soft_wrap=True, markup=False)
-        made = found.manifest
-        print_json(
-            {
-                "set": str(out),
-                "states": made.states,
-                "tasks": made.tasks,
-                "held_out": made.held_out_states,
-                "asked": found.asked,
-                "hesitant": found.hesitant,
-                "mistakes": found.mistakes,
-                "scenarios": found.scenarios,
-                "held_out_scenarios": found.held_out,
-                "rejected": dict(found.rejected),
-                "lost_ways": len(found.lost_ways),
-            }
-        )
+        _print_recovered(out, found)
+
+
+def _print_recovered(out: Path, found: "Recovered") -> None:
+    for way in found.lost_ways[:_TOLD]:
+        ERR.print(f"left out: {way}", soft_wrap=True, markup=False)
+    made = found.manifest
+    print_json(
+        {
+            "set": str(out),
+            "states": made.states,
+            "tasks": made.tasks,
+            "held_out": made.held_out_states,
+            "asked": found.asked,
+            "hesitant": found.hesitant,
+            "mistakes": found.mistakes,
+            "scenarios": found.scenarios,
+            "held_out_scenarios": found.held_out,
+            "rejected": dict(found.rejected),
+            "lost_ways": len(found.lost_ways),
+        }
+    )
 
 
 @app.command()

@@ -168,12 +168,16 @@ def evaluate(
         with ERR.status("playing"):
             sampled, greedy = run_async(run_evaluation(request))
         if not quiet:
-            print_table(_scores(sampled, greedy))
-            if sampled.kinds:
-                print_table(_kinds(sampled, greedy))
-            if sampled.budgets:
-                print_table(_budgets(sampled, greedy))
+            _print_reports(sampled, greedy)
         print_json({"sampled": _figures(sampled), "greedy": _figures(greedy)})
+
+
+def _print_reports(sampled: EvaluationReport, greedy: EvaluationReport) -> None:
+    print_table(_scores(sampled, greedy))
+    if sampled.kinds:
+        print_table(_kinds(sampled, greedy))
+    if sampled.budgets:
+        print_table(_budgets(sampled, greedy))
 
 
 def _folder(recipe: str, out: Path | None, *, resume: bool) -> Path:

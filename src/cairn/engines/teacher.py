@@ -16,7 +16,7 @@ from cairn.codecs.thinking import Message, said_action
 from cairn.data.task import Recorded
 from cairn.engines.chat import ChatEndpoint
 from cairn.errors import ConfigError
-from cairn.teaching_ports import Explanation
+from cairn.teacher_ports import Explanation
 
 _PLACE = re.compile(r"\{(goal|page|past)\}")
 

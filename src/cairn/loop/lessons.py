@@ -11,7 +11,7 @@ from cairn.data.recorded import RecordedState
 from cairn.data.task import Recorded, Task
 from cairn.loop.imitation import Lesson
 from cairn.ports import Codec
-from cairn.teaching_ports import ExplainingCodec
+from cairn.teacher_ports import ExplainingCodec
 
 
 class RecordedLessons(Sequence[Lesson]):

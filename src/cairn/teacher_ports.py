@@ -1,4 +1,4 @@
-"""The seams of teaching, beside those in `cairn.ports`: who thinks aloud, and codecs that can say what was thought."""
+"""The seams of thoughts, beside those in `cairn.ports`: who thinks aloud, and which codecs can say it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
