@@ -23,4 +23,5 @@ class LetterTokenizer:
         return "".join(chr(i - FIRST) for i in token_ids if i >= FIRST)
 
     def chat(self, messages: Sequence[Message]) -> list[int]:
-        return self.encode("".join(f"<{m.role}>{m.content}" for m in messages) + "<assistant>")
+        ids = [i for m in messages for i in (*self.encode(f"<{m.role}>"), *(m.ids or self.encode(m.content)))]
+        return [*ids, *self.encode("<assistant>")]

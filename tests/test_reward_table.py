@@ -59,6 +59,7 @@ def test_a_preset_is_the_terms_that_it_stands_for() -> None:
     ]
     assert shown("mobile-r1-action") == [("format", 1, [], []), ("parameters", 1, [], [])]
     assert shown("mobile-r1-task") == [("judge", 1, [], []), ("format_balance", 1, [], [])]
+    assert shown("mobile-r1-task-checked") == [("success", 1, [], []), ("format_balance", 1, [], [])]
     assert shown("webagent-r1") == [("success", 1, [], [])]
     assert shown("arpo") == [("success", 1, [], []), ("format_error", 1, [], [])]
     assert shown("arpo-code") == [("success", 1, [], []), ("format_error", 0.5, [], [])]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from cairn.data.ledger import Quantity
 from cairn.data.observation import Box, Element, Observation
 from cairn.data.recorded import RecordedState, RecordFormat, recorded_task
 from cairn.data.task import Purpose, Recorded, RolloutPlan, Root, Split, Task
+from cairn.data.trajectory import Outcome
 from cairn.errors import ConfigError, StoreError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
@@ -188,6 +190,24 @@ async def test_right_and_wrong_answers_at_one_state_are_preferences(tmp_path: Pa
     assert ledger.total(Quantity.SAMPLES_IN_UPDATES) >= 2 * ledger.total(Quantity.GROUPS_IN_UPDATES)
 
 
+@pytest.mark.usefixtures("nothing_opens")
+async def test_a_composed_reward_judges_answers_at_recorded_states(tmp_path: Path, recorded: Path) -> None:
+    reward = ("reward.preset=ui-r1", 'reward.without=["format"]')
+    await trained(offline(tmp_path, recorded, *reward), tmp_path / "run")
+    members = [(g, m) for g in open_run(tmp_path / "run") for m in g.members]
+    assert members
+    for group, member in members:
+        values = {term.name: term.value for term in member.terms}
+        assert values.keys() == {"action_type", "point"}
+        assert member.reward == sum(values.values())
+        assert (member.outcome is Outcome.SUCCESS) == (member.reward == 2)
+        assert isinstance(group.plan.start, Recorded)
+    assert len({member.reward for _, member in members}) > 1
+    measured = read(tmp_path / "run" / PROGRESS).final(Phase.REINFORCE, greedy=False)
+    assert measured is not None
+    assert 0 <= measured.mean <= measured.reward / 2 <= 1
+
+
 async def test_recorded_states_are_imitated_before_practice_in_an_environment(tmp_path: Path, recorded: Path) -> None:
     settings = (
         "reinforcement.scheduler=round_robin",
@@ -263,8 +283,16 @@ async def test_difficult_states_are_kept_up_to_a_size(tmp_path: Path, recorded: 
 
 @pytest.mark.usefixtures("nothing_opens")
 async def test_bottlenecks_need_goals_of_steps(tmp_path: Path, recorded: Path) -> None:
+    writer = RecordedWriter(tmp_path / "aimless", origin="a test")
+    for state in RecordedSet(recorded).everything():
+        assert state.start.sub_goal.startswith("click ")
+        image = shown(state)
+        assert writer.blobs.put(RecordedSet(recorded).blobs.get(image)) == image
+        start = replace(state.start, sub_goal="", history=())
+        writer.add(replace(state, start=start))
+    writer.finish(Division(held_out=0.34))
     with pytest.raises(ConfigError, match="knows no step's own goal"):
-        await selected(tmp_path, recorded, Rule.BOTTLENECK)
+        await selected(tmp_path, tmp_path / "aimless", Rule.BOTTLENECK)
 
 
 # ── bad input ─────────────────────────────────────────────────────────────────

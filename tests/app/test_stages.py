@@ -8,12 +8,14 @@ from typing import cast
 import pytest
 from typer.testing import CliRunner, Result
 
+from cairn import open_run
 from cairn.app.run import TrainRequest, config_of
 from cairn.app.stages import Place, found, lay_out, train_in
 from cairn.cli.main import app
 from cairn.cli.recipes import find, shipped
 from cairn.config.recipe import load
 from cairn.config.stages import load_stages
+from cairn.data.task import Purpose, Split
 from cairn.errors import ConfigError
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
@@ -156,7 +158,8 @@ def test_every_shipped_recipe_is_valid_and_can_be_cut_down(name: str) -> None:
             after.config.imitation.updates
         )
         assert after.config.reinforcement.minutes is None
-        assert 1 <= (after.config.reinforcement.updates or 0) <= 4
+        learns = before.config.reinforcement.updates != 0
+        assert learns <= (after.config.reinforcement.updates or 0) <= 4 * learns
         assert 1 <= len(after.config.environment.templates) <= 4
 
 
@@ -205,6 +208,28 @@ def test_the_set_that_experts_play_is_made_once_and_goes_with_the_run(recipe: Pa
     for place in found(moved):
         assert config_of(place.folder).recorded.path == str(moved / "recorded")
     last_line(cairn("eval", moved, "--quiet"))
+
+
+def test_a_stage_learns_at_the_states_that_the_policy_before_it_is_undecided_at(recipe: Path, tmp_path: Path) -> None:
+    recipe.write_text(f'{BASE}{STAGES}recorded.select = "gui-r1"\n')
+    folder = tmp_path / "run"
+    last_line(cairn("train", recipe, "--out", folder, "--quiet"))
+    whole, own = RecordedSet(folder / "recorded"), RecordedSet(folder / "2-haste" / "derived")
+    assert not (folder / "1-aim" / "derived").exists()
+    assert config_of(folder / "2-haste").recorded.path == str(folder / "2-haste" / "derived")
+    kept, known = ([state.name for state in one.of(Split.TRAIN)] for one in (own, whole))
+    assert 0 < len(kept) <= len(known)
+    assert set(kept) <= set(known)
+    assert [s.name for s in own.of(Split.HELD_OUT)] == [s.name for s in whole.of(Split.HELD_OUT)]
+    learned = {g.plan.task.id for g in open_run(folder / "2-haste") if g.plan.purpose is Purpose.TRAIN}
+    assert learned <= {state.task.id for state in own.of(Split.TRAIN)}
+
+
+def test_a_first_stage_has_no_policy_to_select_by(recipe: Path, tmp_path: Path) -> None:
+    refused = cairn("train", recipe, "--out", tmp_path / "run", "--set", "recorded.select=gui-r1")
+    assert refused.exit_code == 2
+    assert "recorded.select needs a policy to ask" in refused.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_stopped_run_goes_on_in_the_stage_where_it_was(recipe: Path, tmp_path: Path) -> None:

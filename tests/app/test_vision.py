@@ -8,8 +8,10 @@ import pytest
 
 from cairn import open_run
 from cairn.app.run import TrainRequest, train
+from cairn.app.stages import lay_out, train_in
 from cairn.app.tiny import make_named
 from cairn.config import recipe as configuration
+from cairn.config.stages import load_stages
 from cairn.data.ledger import Quantity
 from cairn.data.task import Purpose
 from cairn.errors import ConfigError
@@ -131,3 +133,69 @@ def test_a_tiny_model_is_made_only_of_known_families_in_an_empty_directory(tmp_p
             make_named(family, folder, width=64, layers=2, image=112, seed=0)
     with pytest.raises(ConfigError, match="multiple of 32"):
         make_named("llava", tmp_path / "new", width=70, layers=2, image=112, seed=0)
+
+
+RECORDED = """
+[environment]
+name = "scripted"
+templates = ["choose"]
+[policy]
+model = "path"
+path = "{model}"
+codec = "{codec}"
+think = {think}
+instructions = false
+threads = 1
+dtype = "float32"
+max_answer_tokens = 48
+[recorded]
+per_template = 4
+[imitation]
+updates = 1
+[reinforcement]
+scheduler = "recorded"
+updates = 1
+groups_per_update = 1
+group_size = 2
+[reward]
+preset = "{preset}"
+[evaluation]
+per_template = 1
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("codec", "preset", "think"),
+    [("gui-r1", "gui-r1", "true"), ("ui-tars", "ui-r1", "true"), ("mobilegym", "nothink", "false")],
+)
+def test_composed_rewards_of_answers_at_recorded_states(
+    tmp_path: Path, tiny: Path, codec: str, preset: str, think: str
+) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECORDED.format(model=tiny, codec=codec, preset=preset, think=think))
+    (place,) = lay_out(load_stages(path), tmp_path / "run")
+    wanted = TrainRequest(config=place.config, folder=place.folder, resume=False, control=False, tensorboard=False)
+    asyncio.run(train_in(place, wanted))
+    groups = [g for g in open_run(tmp_path / "run") if g.plan.purpose is Purpose.TRAIN]
+    assert groups
+    for member in (m for group in groups for m in group.members):
+        assert "format" in {term.name for term in member.terms}
+
+
+@pytest.mark.parametrize(
+    ("codec", "preset", "think", "said"),
+    [
+        ("qwen-mobile", "ui-r1", "true", "no thought before the action"),
+        ("gui-r1", "ui-r1", "false", "no thought before the action"),
+        ("qwen-computer", "nothink", "false", r"policy\.think = false needs"),
+    ],
+)
+def test_a_form_that_the_dialect_has_not_is_refused_before_the_model_is_loaded(
+    tmp_path: Path, tiny: Path, codec: str, preset: str, think: str, said: str
+) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECORDED.format(model=tiny, codec=codec, preset=preset, think=think))
+    with pytest.raises(ConfigError, match=said):
+        lay_out(load_stages(path), tmp_path / "run")

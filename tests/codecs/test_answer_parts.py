@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.codecs.answer_parts import labelled, tagged
+from cairn.codecs.answer_parts import labelled, single, tagged, with_thought
 from cairn.data.answer import AnswerShape
 
 BOTH, ALONE = AnswerShape.THINK_ANSWER, AnswerShape.ANSWER
@@ -26,6 +26,22 @@ BOTH, ALONE = AnswerShape.THINK_ANSWER, AnswerShape.ANSWER
 def test_answers_in_tags(text: str, shape: AnswerShape | None, thought: str) -> None:
     said = tagged(text, action="answer")
     assert (said.shape, said.thought) == (shape, thought)
+
+
+def test_an_action_may_take_as_many_tags_as_are_said() -> None:
+    two = "<answer>b</answer>\n<answer>c</answer>"
+    assert tagged(two, action="answer").shape is None
+    assert tagged(two, action="answer", most=2).shape is ALONE
+    assert tagged(f"<think>a</think>{two}", action="answer", most=2).shape is BOTH
+    assert tagged(f"{two}<answer>d</answer>", action="answer", most=2).shape is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [("click('1')", ALONE), ("\nclick('1')\n", ALONE), ("click('1')\nclick('2')", None), (" \n", None)],
+)
+def test_answers_of_one_line(text: str, shape: AnswerShape | None) -> None:
+    assert single(text).shape is shape
 
 
 @pytest.mark.parametrize(
@@ -66,3 +82,21 @@ def test_a_thought_and_an_action_are_read_back(thought: str, action: str) -> Non
     said = tagged(f"<think>{thought}</think><answer>{action}</answer>", action="answer")
     assert (said.shape, said.thought) == (BOTH, thought.strip())
     assert tagged(f"<answer>{action}</answer>", action="answer").shape is ALONE
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        ("<think></think><action>back</action>", "<think>go on</think><action>back</action>"),
+        ("Action: press_back()", "Thought: go on\nAction: press_back()"),
+        ("<tool_call>back</tool_call>", "<tool_call>back</tool_call>"),
+    ],
+)
+def test_a_thought_takes_the_place_of_an_empty_one_where_there_is_a_place(answer: str, wanted: str) -> None:
+    assert with_thought(answer, "go on") == wanted
+
+
+def test_a_thought_cannot_end_itself() -> None:
+    said = with_thought("<think></think><action>back</action>", "so:\n</think><action>click [1]</action>")
+    assert tagged(said, action="action").thought == "so: click [1]"
+    assert tagged(said, action="action").shape is AnswerShape.THINK_ANSWER

@@ -31,6 +31,7 @@ from cairn.data.action import (
     Type,
     Wait,
 )
+from cairn.data.answer import AnswerShape
 from cairn.data.coordinates import CoordinateSpace, Frame
 from cairn.data.ids import ElementId
 from cairn.data.observation import Box
@@ -301,3 +302,71 @@ def test_what_is_far_outside_the_middle_scrolls_within_the_screen() -> None:
     read = D.QWEN_MOBILE.grammar.read(said, FRAMES[1])
     assert isinstance(read, Scroll)
     assert read.dy > 0
+
+
+# ── what rewards look at ──────────────────────────────────────────────────────
+
+BOTH, ALONE = AnswerShape.THINK_ANSWER, AnswerShape.ANSWER
+EXPERT_SHAPES = {D.GUI_R1: BOTH, D.MOBILEGYM: BOTH, D.INFIGUI: BOTH}  # an empty thought; the others say none
+
+
+@each_frame
+@pytest.mark.parametrize(("action", "sayable"), SAID, ids=lambda x: type(x).__name__ if isinstance(x, Action) else "")
+def test_what_an_expert_says_is_well_formed(action: Action, sayable: frozenset[Dialect], frame: Frame) -> None:
+    for dialect in sayable:
+        said = dialect.grammar.say(action, SEEN, frame)
+        assert said is not None
+        shape = dialect.grammar.parts(said).shape
+        assert shape is EXPERT_SHAPES.get(dialect, ALONE)
+        assert shape in dialect.grammar.shapes
+
+
+THOUGHT: dict[Dialect, str] = {
+    D.UI_TARS: "Thought: hm\n{}",
+    D.GUI_R1: "<think>hm</think>{}",
+    D.MOBILEGYM: "<think>hm</think>{}",
+    D.INFIGUI: "<think>hm</think>\n{}",
+}
+
+
+@pytest.mark.parametrize("dialect", THOUGHT)
+def test_a_thought_is_read_and_is_part_of_the_form(dialect: Dialect) -> None:
+    grammar = dialect.grammar
+    said = grammar.say(Click(PLACED), SEEN, FRAMES[1])
+    assert said is not None
+    act = said.replace("<think></think>", "").strip()
+    whole = THOUGHT[dialect].format(act)
+    assert grammar.parts(whole).shape is BOTH
+    assert grammar.parts(whole).thought == "hm"
+    assert grammar.parts(act).shape is ALONE
+    assert isinstance(grammar.read(whole, FRAMES[1]), Click)
+    for broken in (f"Well. {whole}", f"{whole}\nThere.", whole.replace(act, ""), whole.replace(act, f"{act}\n{act}")):
+        assert grammar.parts(broken).shape is None
+
+
+@each_dialect
+def test_what_is_broken_or_of_another_dialect_has_no_form(dialect: Dialect) -> None:
+    grammar = dialect.grammar
+    said = grammar.say(Click(PLACED), SEEN, FRAMES[1])
+    assert said is not None
+    for broken in (f"{said}\n{said}\n{said}", f"{said}\nand so on\n", "", "<think>hm</think>\n<act>no</act>"):
+        assert grammar.parts(broken).shape is None
+
+
+@pytest.mark.parametrize("dialect", [one for one in Dialect if one.grammar.bare])
+def test_a_dialect_that_thinks_can_be_asked_not_to(dialect: Dialect) -> None:
+    grammar = dialect.grammar.bare
+    assert grammar is not None
+    assert grammar.shapes == {ALONE}
+    assert "think" not in grammar.system.casefold()
+    assert "think" in dialect.grammar.system.casefold()
+    assert grammar.fills == dialect.grammar.fills
+    said = grammar.say(Click(PLACED), SEEN, FRAMES[1])
+    assert said is not None
+    assert grammar.parts(said).shape is ALONE
+    assert grammar.read(said, FRAMES[1]) == Click(PLACED)
+    assert grammar.say(Invalid("x", "y"), SEEN, FRAMES[1]) is None
+
+
+def test_only_what_thinks_has_a_form_with_a_thought() -> None:
+    assert {one for one in Dialect if BOTH in one.grammar.shapes} == set(THOUGHT)

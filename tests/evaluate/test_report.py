@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from cairn.data.ids import GroupId, TemplateId
@@ -94,15 +95,53 @@ def test_a_format_error_or_a_cut_episode_counts_as_a_failure(outcome: Outcome) -
     )
 
 
+def test_the_length_of_an_answer_is_that_of_every_turn_of_the_valid_tries() -> None:
+    group = played_group(plan(), [1.0, 0.0, 0.0])
+    (turn,) = group.members[1].trajectory.turns
+    ids = np.array([1, 2, 3, 4, 0], np.int32)
+    said = replace(turn.completion, token_ids=ids, logprobs=np.zeros(5, np.float32), versions=np.zeros(5, np.int32))
+    longer = replace(group.members[1].trajectory, turns=(replace(turn, completion=said), turn))
+    members = (group.members[0], replace(group.members[1], trajectory=longer), group.members[2])
+    found = report([losing(replace(group, members=members), 2)])
+    assert found.answer_tokens == pytest.approx((2 + 5 + 2) / 3)
+    assert report([losing(played_group(plan(), [1.0]), 0)]).answer_tokens == 0.0
+
+
 def test_scores_are_by_template_in_the_order_of_the_tasks() -> None:
     found = report([played_group(plan(OTHER), [1.0]), played_group(plan(ONE), [0.0]), played_group(plan(OTHER), [0.0])])
     assert [(s.template, s.success) for s in found.scores] == [(OTHER.id, 0.5), (ONE.id, 0.0)]
 
 
+def longer(group: ScoredGroup, *turns: int) -> ScoredGroup:
+    """The group, with episodes of so many turns."""
+    members = tuple(
+        replace(m, trajectory=replace(m.trajectory, turns=m.trajectory.turns * count))
+        for m, count in zip(group.members, turns, strict=True)
+    )
+    return replace(group, members=members)
+
+
+def test_success_within_a_budget_counts_longer_episodes_as_failures() -> None:
+    groups = [
+        longer(played_group(plan(index=0), [1.0, 1.0, 1.0, 0.0]), 1, 3, 4, 1),
+        longer(played_group(plan(index=1), [1.0, 0.0, 0.0, 0.0]), 3, 3, 3, 3),
+    ]
+    found = summarise(groups, split=Split.HELD_OUT, greedy=False, tries=4, budgets=[4, 1, 3, 9])
+    assert [(b.turns, b.success.mean) for b in found.budgets] == [
+        (1, pytest.approx((1 / 4 + 0) / 2)),
+        (3, pytest.approx((2 / 4 + 1 / 4) / 2)),
+        (4, pytest.approx((3 / 4 + 1 / 4) / 2)),
+        (9, pytest.approx(found.success.mean)),
+    ]
+    assert report(groups).budgets == ()
+
+
 # ── what is played ────────────────────────────────────────────────────────────
 
 
-async def played(*, split: Split, greedy: bool, seed: int = 0, max_turns: int | None = None):
+async def played(
+    *, split: Split, greedy: bool, seed: int = 0, max_turns: int | None = None, budgets: Sequence[int] = ()
+):
     plans: list[RolloutPlan] = []
     samplings: list[Sampling] = []
 
@@ -111,7 +150,9 @@ async def played(*, split: Split, greedy: bool, seed: int = 0, max_turns: int | 
         samplings.append(sampling)
         return [played_group(p, [1.0] * p.group_size) for p in wanted]
 
-    evaluator = Evaluator(play=play, sampling=Sampling(temperature=0.8), seed=seed, max_turns=max_turns)
+    evaluator = Evaluator(
+        play=play, sampling=Sampling(temperature=0.8), seed=seed, max_turns=max_turns, budgets=budgets
+    )
     found = await evaluator.run([ONE, OTHER], split=split, per_template=3, tries=2, greedy=greedy)
     return plans, samplings[0], found
 
@@ -121,6 +162,12 @@ async def test_held_out_tasks_come_from_held_out_seeds_alone() -> None:
     assert {p.task.seed for p in plans} == {1_000_000, 1_000_001, 1_000_002}
     assert {(p.purpose, p.start) for p in plans} == {(Purpose.EVALUATE, Root())}
     assert {p.task.template.id for p in plans} == {ONE.id, OTHER.id}
+
+
+async def test_episodes_go_on_up_to_the_largest_budget_whatever_the_runs_own_limit_is() -> None:
+    plans, _, found = await played(split=Split.HELD_OUT, greedy=False, max_turns=2, budgets=[3, 20])
+    assert {p.depth for p in plans} == {20}
+    assert [b.turns for b in found.budgets] == [3, 20]
 
 
 async def test_greedy_is_one_try_at_temperature_0_of_the_very_same_tasks() -> None:

@@ -22,6 +22,8 @@ def measured(phase: Phase, *, greedy: bool, mean: float, final: bool = True, spl
         high=mean + 0.1,
         by_template={"t": mean},
         final=final,
+        reward=mean,
+        answer_tokens=100 * mean,
     )
 
 
@@ -70,8 +72,11 @@ def test_the_summary_compares_the_ends_of_the_phases() -> None:
     assert summary.greedy_gain == pytest.approx(0.3)
     assert (summary.heldout_control, summary.greedy_control) == (None, None)
     assert (summary.episodes, summary.lost, summary.learning_minutes) == (40, 4, 3.0)
+    assert (summary.reward_bc, summary.reward_rl) == (0.3, 0.8)
+    assert (summary.tokens_bc, summary.tokens_rl) == (pytest.approx(30), pytest.approx(80))
 
 
 def test_what_was_not_measured_is_none() -> None:
     summary = summarise(Progress())
     assert (summary.heldout_bc, summary.heldout_gain, summary.episodes) == (None, None, 0)
+    assert (summary.reward_bc, summary.tokens_rl) == (None, None)

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from cairn.codecs.text import TextCodec
-from cairn.codecs.thinking import ThinkingCodec
+from cairn.codecs.thinking import Message, ThinkingCodec
 from cairn.data.action import Click, Type
 from cairn.data.ids import ElementId
 from cairn.errors import ConfigError, SetupError
@@ -32,6 +32,12 @@ def cached() -> Path:
 @pytest.fixture(scope="module")
 def tokenizer(cached: Path) -> HubTokenizer:
     return HubTokenizer.load(cached)
+
+
+def test_a_tokenizer_with_more_tokens_than_its_model_is_of_another_one(tokenizer: HubTokenizer) -> None:
+    tokenizer.require_size(49152)
+    with pytest.raises(ConfigError, match=r"49152 tokens and the model's vocabulary 49151: they do not belong"):
+        tokenizer.require_size(49151)
 
 
 def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch):
@@ -121,3 +127,13 @@ def test_its_chat_template_serves_the_thinking_codec(tokenizer: HubTokenizer):
     start = codec.prompt("go", [], seen).token_ids
     assert start.dtype == np.int32
     assert tokenizer.decode(start.tolist()).rstrip().endswith("assistant")
+
+
+def test_an_answer_stands_in_a_conversation_in_the_tokens_that_were_sampled(tokenizer: HubTokenizer):
+    odd = (*tokenizer.encode("cli"), *tokenizer.encode("ck"))  # which its text would not come back as
+    assert list(odd) != tokenizer.encode("click")
+    asked = Message(role="user", content="go")
+    ids = tokenizer.chat((asked, Message(role="assistant", content="", ids=odd), asked))
+    text = tokenizer.chat((asked, Message(role="assistant", content="click"), asked))
+    assert tokenizer.decode(ids) == tokenizer.decode(text)
+    assert any(tuple(ids[i : i + len(odd)]) == odd for i in range(len(ids)))

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 
 from cairn.app.sight import require_sight
 from cairn.codecs.dialects.choice import Dialect
+from cairn.codecs.past import Telling, TextHistory
 from cairn.codecs.pixel import PixelCodec
 from cairn.codecs.text import TextCodec
 from cairn.codecs.thinking import ThinkingCodec
@@ -110,6 +111,7 @@ def _language(options: PolicyOptions, path: Path) -> Body:
         forbidden_ids=codec.forbidden_ids,
         autocast=torch.bfloat16 if options.autocast else None,
     )
+    tokenizer.require_size(policy.vocabulary)
     return Body(
         policy=policy,
         codec=codec,
@@ -129,6 +131,7 @@ def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
         processor=processor,
         dialect=Dialect(options.codec),
         history=History(images=options.images, turns=options.past_turns, instructed=options.instructions),
+        think=options.think,
     )
     eyes = VisionEyes(processor)
     policy = Policy(
@@ -149,11 +152,17 @@ def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
 
 
 def _text_codec(options: PolicyOptions, tokenizer: HubTokenizer) -> Codec:
+    history = TextHistory(telling=Telling(options.history), turns=options.past_turns, instructed=options.instructions)
     match options.codec:
         case "text":
-            return TextCodec(tokenizer=tokenizer)
+            return TextCodec(tokenizer=tokenizer, history=history)
         case "thinking":
-            return ThinkingCodec(tokenizer=tokenizer, think=options.think)
+            if not tokenizer.has_template:
+                raise ConfigError(
+                    'policy.codec = "thinking" needs a model with a chat template: copy chat_template.jinja from the '
+                    'original model, or choose policy.codec = "text"'
+                )
+            return ThinkingCodec(tokenizer=tokenizer, think=options.think, history=history)
         case _:
             raise ConfigError('a language model needs policy.codec = "text" or "thinking"')
 

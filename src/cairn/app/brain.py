@@ -1,6 +1,6 @@
 """The policy of a run, whole: model, codec, engine and learner, around one set of weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
@@ -11,9 +11,10 @@ from cairn.config.tables import OptimizerOptions, ReinforcementOptions
 from cairn.data.ids import PolicyVersion
 from cairn.engines.transformers import TransformersEngine
 from cairn.ports import BlobStore, Codec, Engine, Learner, Sampling
+from cairn.train.critic import CriticSettings
 from cairn.train.guard import Bounds
 from cairn.train.learner import GradientLearner, Settings
-from cairn.train.objective import Loss, Objective
+from cairn.train.objective import KlEstimator, Loss, Objective
 from cairn.train.optimisation import Optimisation
 from cairn.train.preference import PreferenceLoss, PreferenceObjective
 
@@ -28,15 +29,20 @@ class Brain:
     sampling: Sampling
 
 
-def build_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> Brain:
-    """The policy that a recipe describes, newly made, or as it was saved in the directory `saved`."""
+def build_brain(
+    config: RunConfig, *, blobs: BlobStore, saved: Path | None = None, refused: Path | None = None
+) -> Brain:
+    """The policy that a recipe describes, newly made, or as it was saved in the directory `saved`.
+
+    Batches that its learner refuses are kept in the directory `refused`.
+    """
     options = config.policy
     disable_progress_bar()  # the run has its own
     begun = Path(options.start) if options.start else None
     body = build_body(options, seed=config.seed, blobs=blobs, saved=saved or begun)
     learner = GradientLearner(
         policy=body.policy,
-        settings=_settings(config, body),
+        settings=replace(_settings(config, body), refused=refused),
         save_processor=body.save_processor,
     )
     own = body.engine_type is not None
@@ -65,23 +71,50 @@ def _settings(config: RunConfig, body: Body) -> Settings:
             loss=loss,
             dual_clip=learning.dual_clip,
             weight_cap=learning.weight_cap,
+            weight_floor=learning.weight_floor,
+            gate_temperatures=(learning.gate_temperature, learning.negative_gate_temperature),
             clip_low=learning.clip_low,
             clip_high=learning.clip_high,
             correction=learning.correction,
             correction_low=learning.correction_low,
             correction_high=learning.correction_high,
             kl_coefficient=learning.kl,
+            kl_estimator=_kl_estimator(learning),
+            kl_in_reward=learning.kl_in == "reward",
             entropy_coefficient=learning.entropy,
             temperature=config.policy.temperature,
             epochs=learning.epochs,
             minibatches=learning.minibatches,
         ),
-        preference=PreferenceObjective(loss=preference, beta=learning.beta, smoothing=learning.smoothing),
+        preference=PreferenceObjective(
+            loss=preference,
+            beta=learning.beta,
+            smoothing=learning.smoothing,
+            desirable_weight=learning.desirable_weight,
+            undesirable_weight=learning.undesirable_weight,
+        ),
+        critic=_critic(learning) if learning.estimator == "gae" and not learning.prefers else None,
         bounds=Bounds(),
         max_tokens=config.policy.token_budget,
         placeholder_id=body.placeholder_id,
         image_tokens=body.image_tokens,
+        foreign=learning.scheduler == "stored",
         seed=config.seed,
+    )
+
+
+def _kl_estimator(options: ReinforcementOptions) -> KlEstimator:
+    if options.kl_estimator == "auto":
+        return "k1" if options.kl_in == "reward" else "k3"
+    return options.kl_estimator
+
+
+def _critic(options: ReinforcementOptions) -> CriticSettings:
+    own = options.critic
+    return CriticSettings(
+        optimisation=_optimisation(own.optimizer),
+        clip=own.clip,
+        alone=own.alone * options.epochs * options.minibatches,
     )
 
 

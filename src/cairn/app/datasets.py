@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.app.run import collect_demonstrations
+from cairn.codecs.text import said_briefly
 from cairn.config.recipe import RunConfig
 from cairn.data.action import Invalid
 from cairn.data.history import Deed
@@ -58,7 +59,7 @@ def _record(played: Run, writer: RecordedWriter, *, experts_only: bool) -> None:
                 continue
             known.add(way)
             for state in _states(task, trajectory, number=ways[task.id]):
-                _copy(state, copied, taken=played.blobs, given=writer.blobs)
+                copy_pictures(state, copied, taken=played.blobs, given=writer.blobs)
                 writer.add(state)
             ways[task.id] += 1
 
@@ -84,13 +85,14 @@ def _states(task: Task, trajectory: Trajectory, *, number: int) -> Iterator[Reco
                     history=tuple(history),
                     observation=turn.observation,
                     expert=turn.action,
+                    sub_goal=said_briefly(turn.action, turn.observation),
                 ),
             )
         history.append(Deed(observation=turn.observation, action=turn.action))
 
 
-def _copy(state: RecordedState, copied: set[ImageId], *, taken: BlobStore, given: BlobStore) -> None:
-    """The screenshots of a state, once each."""
+def copy_pictures(state: RecordedState, copied: set[ImageId], *, taken: BlobStore, given: BlobStore) -> None:
+    """Take over the screenshots of a state, once each."""
     start = state.start
     for seen in (*(deed.observation for deed in start.history), start.observation):
         if seen.image is not None and seen.image not in copied:
@@ -182,7 +184,7 @@ def write_subset(parent: RecordedSet, out: Path, *, kept: Sequence[RecordedState
     copied: set[ImageId] = set()
     try:
         for state in (*kept, *parent.of(Split.HELD_OUT)):
-            _copy(state, copied, taken=parent.blobs, given=writer.blobs)
+            copy_pictures(state, copied, taken=parent.blobs, given=writer.blobs)
             writer.add(state)
         held_out = {TaskId(f"{one.template}#{one.task}") for one in parent.listed() if one.split is Split.HELD_OUT}
         return writer.finish(parent.manifest.division, held_out=held_out)

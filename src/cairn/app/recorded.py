@@ -23,6 +23,10 @@ RECORDED = "recorded"
 """The folder of the set that a run makes for itself, in its directory or in that of all its stages."""
 
 
+DERIVED = "derived"
+"""The folder, in a run's directory, of the set that it makes of the one that it begins with."""
+
+
 class PreparedStates(Sequence[RecordedState]):
     """States as the recipe tells of them; of an expert's action that is more than one of the codec's, the first."""
 
@@ -168,9 +172,13 @@ def open_set(config: RunConfig) -> RecordedSet | None:
 
 def with_own_set(config: RunConfig, folder: Path) -> RunConfig:
     """A recipe whose run in `folder` makes its set itself, with the path of that set."""
-    if not config.recorded.collects:
+    if not config.recorded.collects and not config.recorded.derives:
         return config
-    sets = [place / RECORDED for place in (folder, folder.parent)]
+    sets = [folder / RECORDED, folder.parent / RECORDED]
+    if config.recorded.path is not None:
+        sets = [Path(config.recorded.path)]
+    if config.recorded.derives:
+        sets = [folder / DERIVED, *sets]
     own = next((path for path in sets if (path / "set.json").is_file()), sets[0])
     recorded = config.recorded.model_copy(update={"path": str(own), "per_template": 0})
     return config.model_copy(update={"recorded": recorded})

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.codecs.dialects.choice import Dialect
 from cairn.config.presets import resolved
 from cairn.config.rewards import (
     LIVED,
@@ -184,7 +185,7 @@ def _formless(term: TermTable, shape: AnswerShape, shapes: frozenset[AnswerShape
     lack = "thought before the action" if shape is AnswerShape.THINK_ANSWER else "answers that are text"
     return _unreachable(
         term,
-        f'policy.codec has no {lack}; choose policy.codec = "thinking"'
+        f'policy.codec has no {lack}; choose one that has, such as policy.codec = "thinking"'
         + (f", or {fix} for the term" if isinstance(term, FormatTerm | FormatBalanceTerm) else ", or leave it out"),
     )
 
@@ -203,7 +204,7 @@ def _unreachable(term: TermTable, why: str) -> ConfigError:
 
 
 def check_formats(options: RewardOptions, policy: PolicyOptions) -> None:
-    """Raise a `ConfigError` where a term looks for what the codec never says, as far as its name tells."""
+    """Raise a `ConfigError` where a term looks for what the codec never says, by its name: nothing is loaded for it."""
     shapes = _shapes(policy)
     for term in resolved(options)[0]:
         match term:
@@ -213,20 +214,21 @@ def check_formats(options: RewardOptions, policy: PolicyOptions) -> None:
                 wanted = AnswerShape.THINK_ANSWER
             case _:
                 continue
-        if shapes is not None and wanted not in shapes:
+        if wanted not in shapes:
             raise _formless(term, wanted, shapes)
 
 
-def _shapes(policy: PolicyOptions) -> frozenset[AnswerShape] | None:
+def _shapes(policy: PolicyOptions) -> frozenset[AnswerShape]:
     match policy.codec:
         case "pixel":
             return frozenset()
         case "text":
             return frozenset({AnswerShape.ANSWER})
-        case "thinking" if not policy.think:
-            return frozenset({AnswerShape.ANSWER})
-        case _:
-            return None  # the codec itself is asked, once it is there
+        case "thinking":
+            return frozenset(AnswerShape) if policy.think else frozenset({AnswerShape.ANSWER})
+        case dialect:
+            grammar = Dialect(dialect).grammar
+            return grammar.shapes if policy.think or grammar.bare is None else grammar.bare.shapes
 
 
 def check_states(options: RewardOptions, codec: Codec, states: Sequence[Recorded]) -> None:

@@ -10,6 +10,7 @@ from cairn.app.environments import build_environment, choose_templates, require_
 from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
 from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, put_to_rest, with_snapshots
+from cairn.app.stored import open_stored
 from cairn.app.training import (
     Parts,
     build_course,
@@ -44,6 +45,9 @@ from cairn.testing.memory import MemoryBlobs
 if TYPE_CHECKING:
     from cairn.app.brain import Brain
 
+
+REFUSED = "refused"
+"""The folder in a run's directory for batches that its learner refused."""
 
 SNAPSHOTS = "snapshots"
 """The folder in a run's directory where its saved states have their home."""
@@ -82,8 +86,10 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
         states = open_set(config)
-        blobs = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
-        brain = open_brain(config, blobs=blobs)
+        blobs: BlobStore = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
+        if (stored := open_stored(config)) is not None:
+            blobs = BorrowingBlobs(blobs, lender=stored.blobs)
+        brain = open_brain(config, blobs=blobs, refused=run.path / REFUSED)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
             record = None if states is None else Recording(states, codec=brain.codec, config=config)
@@ -102,6 +108,7 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
                     keeper=environment if isinstance(environment, SnapshotEnvironment) else None,
                     record=record,
                     training=learnable.states if learnable is not None else (),
+                    stored=stored,
                 )
         finally:
             await brain.engine.close()
@@ -138,12 +145,14 @@ def _templates(config: RunConfig, environment: Environment) -> tuple[Template, .
     return choose_templates(environment, () if config.offline else config.environment.templates)
 
 
-def open_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":
+def open_brain(
+    config: RunConfig, *, blobs: BlobStore, saved: Path | None = None, refused: Path | None = None
+) -> "Brain":
     """The policy of a recipe, newly made or as saved in a directory."""
     configure_torch(threads=config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
-    return build_brain(config, blobs=blobs, saved=saved)
+    return build_brain(config, blobs=blobs, saved=saved, refused=refused)
 
 
 def check_ready(config: RunConfig) -> None:
@@ -156,6 +165,7 @@ def check_ready(config: RunConfig) -> None:
         choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
         require_browser(config.environment)
     check_formats(config.reward, config.policy)
+    open_stored(config)
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.app.datasets import collect_recorded, dividing
+from cairn.app.derived import check_derivable, derive
 from cairn.app.recorded import RECORDED
 from cairn.app.run import TrainRequest, check_ready, config_of, saved_policy, train
 from cairn.config import recipe as configuration
@@ -42,8 +43,9 @@ class Place:
 
 def lay_out(stages: Sequence[Stage], folder: Path) -> tuple[Place, ...]:
     """Write down where the stages go, in a directory that holds no run; each is checked before the first begins."""
-    for stage in stages:
+    for number, stage in enumerate(stages):
         check_ready(stage.config)
+        check_derivable(stage.config, first=number == 0)
     if not stages[0].name:
         return (Place(name="", folder=folder, whole=folder, config=stages[0].config),)
     if (folder / "run.json").exists() or _recipes(folder):
@@ -90,6 +92,8 @@ async def train_in(place: Place, request: TrainRequest) -> Progress:
     sets = place.whole / RECORDED
     if config.recorded.collects and not (sets / "set.json").is_file():
         await collect_recorded(_played(config), sets, division=dividing(config.recorded.held_out, config.seed))
+    base = sets if config.recorded.path is None else Path(config.recorded.path)
+    await derive(config, base=base, folder=place.folder, sinks=request.sinks)
     return await train(replace(request, config=config, folder=place.folder, resume=request.resume and place.begun))
 
 

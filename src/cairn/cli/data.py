@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -14,6 +14,9 @@ from cairn.cli.running import run_async
 from cairn.config import recipe as configuration
 from cairn.data.recorded import Grid, RecordFormat
 from cairn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cairn.app.recovery import Recovered
 
 app = typer.Typer(no_args_is_help=True, help="Make sets of recorded states, and look at them.")
 
@@ -199,6 +202,120 @@ def select(
             )
         made, figures = chosen.manifest, {"asked": chosen.asked, "kept": chosen.kept, "right": chosen.right}
         _print_made(out, states=made.states, tasks=made.tasks, held_out=made.held_out_states, **figures)
+
+
+@app.command()
+def recover(
+    folder: Annotated[Path, typer.Argument(help="The directory of a set that experts or a run made.")],
+    *,
+    policy: Annotated[Path, typer.Option(help="The run whose policy makes the mistakes.")],
+    out: Out,
+    checkpoint: Annotated[str, typer.Option(help="Which saved policy of that run.")] = "latest",
+    answers: Annotated[int, typer.Option(min=2, help="Sampled at each state.")] = 8,
+    per_state: Annotated[int, typer.Option(min=1, help="Different mistakes that are tried at each state.")] = 2,
+    escapes: Annotated[int, typer.Option(min=1, help="Ways back that are tried for each mistake.")] = 8,
+    store: Annotated[str, typer.Option(help="How states are saved: auto, criu, podman, native or replay.")] = "auto",
+    alone: Annotated[bool, typer.Option("--alone", help="Leave out the states that the mistakes are made at.")] = False,
+) -> None:
+    """Add states after a policy's own mistakes, with the way back from each: error recovery (InfiGUI-R1).
+
+    Each mistake is made and undone in the environment, from a snapshot; what cannot be undone is counted by reason.
+
+    Example: cairn data recover sets/forms --policy runs/base --out sets/recovery
+    """
+    with reported():
+        from cairn.app.recovery import RecoverRequest
+        from cairn.app.recovery import recover as recover_states
+        from cairn.app.run import config_of, saved_policy
+
+        request = RecoverRequest(
+            folder=folder,
+            config=config_of(policy),
+            saved=saved_policy(policy, checkpoint),
+            out=out,
+            answers=answers,
+            per_state=per_state,
+            escapes=escapes,
+            store=store,
+            alone=alone,
+        )
+        with ERR.status("asking") as status:
+            found = run_async(
+                recover_states(request, progress=lambda part, done, whole: status.update(f"{part}: {done} of {whole}"))
+            )
+        _print_recovered(out, found)
+
+
+def _print_recovered(out: Path, found: "Recovered") -> None:
+    for way in found.lost_ways[:_TOLD]:
+        ERR.print(f"left out: {way}", soft_wrap=True, markup=False)
+    made = found.manifest
+    print_json(
+        {
+            "set": str(out),
+            "states": made.states,
+            "tasks": made.tasks,
+            "held_out": made.held_out_states,
+            "asked": found.asked,
+            "hesitant": found.hesitant,
+            "mistakes": found.mistakes,
+            "scenarios": found.scenarios,
+            "held_out_scenarios": found.held_out,
+            "rejected": dict(found.rejected),
+            "lost_ways": len(found.lost_ways),
+        }
+    )
+
+
+@app.command()
+def distil(
+    folder: Annotated[Path, typer.Argument(help="The directory of a set.")],
+    *,
+    out: Out,
+    url: Annotated[
+        str | None, typer.Option(help="Of the teacher's OpenAI-compatible endpoint, up to and with /v1.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The teacher, as the endpoint calls it.")] = "",
+    key_variable: Annotated[str, typer.Option(help="The environment variable with its key.")] = "OPENAI_API_KEY",
+    prompt: Annotated[Path | None, typer.Option(help="A TOML file in the place of the shipped prompt.")] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask nobody: a double reads the recorded step aloud. For trying a recipe.")
+    ] = False,
+) -> None:
+    """Let a teacher think aloud at every training state, and keep those where its action is the recorded one.
+
+    It is shown elements with their boxes, as text. Policies whose answers have thoughts then imitate the teacher's.
+
+    Example: cairn data distil sets/forms --url http://127.0.0.1:8000/v1 --model qwq-32b --out sets/thoughts
+    """
+    with reported():
+        from cairn.app.distillation import TeacherOptions, build_teacher
+        from cairn.app.distillation import distil as distil_states
+
+        if offline == (url is not None):
+            raise ConfigError("give the teacher's --url and --model, or --offline")
+        teacher = build_teacher(TeacherOptions(url=url, model=model, key_variable=key_variable, prompt=prompt))
+        with ERR.status("asking the teacher") as status:
+            made = run_async(
+                distil_states(
+                    folder,
+                    out,
+                    teacher=teacher,
+                    progress=lambda done, whole: status.update(f"asked the teacher at {done} of {whole} states"),
+                )
+            )
+        manifest = made.manifest
+        print_json(
+            {
+                "set": str(out),
+                "states": manifest.states,
+                "tasks": manifest.tasks,
+                "held_out": manifest.held_out_states,
+                "asked": made.asked,
+                "kept": made.kept,
+                "dropped": dict(made.dropped),
+            }
+        )
 
 
 _TOLD = 20  # damaged rows that are named one by one

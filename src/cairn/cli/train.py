@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -134,6 +134,10 @@ def evaluate(
         int | None, typer.Option(min=1, help="Tasks of each template; default: as many as the run.")
     ] = None,
     tries: Annotated[int | None, typer.Option(min=1, help="Sampled tries of each task, for Avg@k and Pass@k.")] = None,
+    budgets: Annotated[
+        list[int] | None,
+        typer.Option("--budget", min=1, help="Turns within which success is told; repeatable. Default: the recipe's."),
+    ] = None,
     on: Annotated[
         Path | None, typer.Option(help="Ask at the recorded states of this set, as `cairn data` makes it, instead.")
     ] = None,
@@ -152,6 +156,8 @@ def evaluate(
 
         run = last_run(run)
         config = config_of(run) if on is None else configuration.answering(config_of(run), on)
+        if budgets:
+            config = configuration.within(config, budgets)
         request = EvaluateRequest(
             config=config,
             saved=saved_policy(run, checkpoint),
@@ -162,10 +168,16 @@ def evaluate(
         with ERR.status("playing"):
             sampled, greedy = run_async(run_evaluation(request))
         if not quiet:
-            print_table(_scores(sampled, greedy))
-            if sampled.kinds:
-                print_table(_kinds(sampled, greedy))
+            _print_reports(sampled, greedy)
         print_json({"sampled": _figures(sampled), "greedy": _figures(greedy)})
+
+
+def _print_reports(sampled: EvaluationReport, greedy: EvaluationReport) -> None:
+    print_table(_scores(sampled, greedy))
+    if sampled.kinds:
+        print_table(_kinds(sampled, greedy))
+    if sampled.budgets:
+        print_table(_budgets(sampled, greedy))
 
 
 def _folder(recipe: str, out: Path | None, *, resume: bool) -> Path:
@@ -207,8 +219,12 @@ def _table(progress: Progress) -> Table:
         table.add_section()
     for kind in kinds:
         table.add_row(f"where the expert did {kind}", *(_kind_pair(s, g, kind) for s, g in columns))
+    for turns in columns[0][0].by_budget if columns and columns[0][0] else ():
+        table.add_row(f"within {turns} turns", *(_budget_pair(s, g, turns) for s, g in columns))
     table.add_section()
     table.add_row("all", *(f"[bold]{_all(s)} / {_all(g)}[/]" for s, g in columns))
+    table.add_row("mean reward", *(f"{_of(s, 'reward')} / {_of(g, 'reward')}" for s, g in columns))
+    table.add_row("tokens in an answer", *(f"{_of(s, 'tokens')} / {_of(g, 'tokens')}" for s, g in columns))
     return table
 
 
@@ -218,6 +234,16 @@ def _pair(sampled: Measured | None, greedy: Measured | None, name: str) -> str:
 
 def _kind_pair(sampled: Measured | None, greedy: Measured | None, kind: str) -> str:
     return " / ".join(f"{100 * m.by_kind[kind]:.0f}" if m else "-" for m in (sampled, greedy))
+
+
+def _budget_pair(sampled: Measured | None, greedy: Measured | None, turns: int) -> str:
+    return " / ".join(f"{100 * m.by_budget[turns]:.0f}" if m else "-" for m in (sampled, greedy))
+
+
+def _of(measured: Measured | None, what: Literal["reward", "tokens"]) -> str:
+    if measured is None:
+        return "-"
+    return f"{measured.reward:.3f}" if what == "reward" else f"{measured.answer_tokens:.1f}"
 
 
 def _all(measured: Measured | None) -> str:
@@ -264,6 +290,14 @@ def _kinds(sampled: EvaluationReport, greedy: EvaluationReport) -> Table:
     return table
 
 
+def _budgets(sampled: EvaluationReport, greedy: EvaluationReport) -> Table:
+    """Success within so many turns, with 95 % intervals."""
+    table = Table("turns at most", "sampled, %", "greedy, %")
+    for own, best in zip(sampled.budgets, greedy.budgets, strict=True):
+        table.add_row(str(own.turns), _interval(own.success), _interval(best.success))
+    return table
+
+
 def _interval(value: Interval) -> str:
     return f"[bold]{100 * value.mean:.1f}[/] {100 * value.low:.1f}-{100 * value.high:.1f}"
 
@@ -279,5 +313,7 @@ def _figures(report: EvaluationReport) -> dict[str, object]:
         "low": success.low,
         "high": success.high,
         "reward": report.reward,
+        "answer_tokens": report.answer_tokens,
         **({"kinds": {k.kind: k.accuracy for k in report.kinds}} if report.kinds else {}),
+        **({"budgets": {b.turns: b.success for b in report.budgets}} if report.budgets else {}),
     }

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Int32
 
+from cairn.codecs.past import EARLIER_PAGE, Telling, TextHistory, left_out, note_text, said_ids
 from cairn.codecs.text_grammar import format_action, parse_action, shown_label
 from cairn.data.action import (
     Action,
@@ -69,15 +70,22 @@ class PageLimits:
 class TextCodec:
     """Implements `ReadableCodec`: a prompt of goal, page and past actions; an answer of one line.
 
-    Only the newest page is shown; of earlier turns, the actions alone. Each turn is a sample of its own, with exactly
-    the ids that were sampled from.
+    Of earlier turns it tells the actions alone, unless `history` says otherwise: then every answer stays, in its own
+    tokens, with its page or a placeholder for it. With whole pages a turn's prompt begins with the one before and its
+    answer; without, each turn is a sample of its own, with exactly the ids that were sampled from.
     """
 
     def __init__(
-        self, *, tokenizer: TextTokenizer, limits: PageLimits | None = None, max_answer_tokens: int = 32
+        self,
+        *,
+        tokenizer: TextTokenizer,
+        limits: PageLimits | None = None,
+        max_answer_tokens: int = 32,
+        history: TextHistory | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._limits = limits or PageLimits()
+        self._history = history or TextHistory()
         self._max_answer_tokens = max_answer_tokens
         self._newline = tokenizer.encode("\n")[0]
         self._stops = tokenizer.end_ids | tokenizer.newline_ids
@@ -96,9 +104,35 @@ class TextCodec:
         return self._max_answer_tokens
 
     def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:
-        lines = [f"Goal: {' '.join(goal.split())}", page_text(seen, self._limits), past_text(turns, seen, self._limits)]
-        ids = self._tokenizer.encode("\n".join([*(line for line in lines if line), "Act:"]))
-        return Prompt(token_ids=np.array(ids, np.int32), images=())
+        head = f"Goal: {' '.join(goal.split())}"
+        if self._history.telling is Telling.ACTIONS:
+            ids = self._asked(head, page_text(seen, self._limits), past_text(turns, seen, self._limits))
+            return Prompt(token_ids=np.array(ids, np.int32), images=())
+        return Prompt(token_ids=np.array(self._exchanges(goal, head, turns, seen), np.int32), images=())
+
+    def _asked(self, *lines: str) -> list[int]:
+        return self._tokenizer.encode("\n".join([*(line for line in lines if line), "Act:"]))
+
+    def _exchanges(self, goal: str, head: str, turns: Sequence[Past], seen: Observation) -> list[int]:
+        """Every earlier page, or its placeholder, with what was answered; then the newest page."""
+        kept = self._history.kept(turns)
+        whole = self._history.telling is Telling.FULL
+        opening = [head, left_out(turns, kept)]
+        ids: list[int] = []
+        for past in kept:
+            page = page_text(past.observation, self._limits) if whole else EARLIER_PAGE
+            ids += [*self._asked(*opening, page, note_text(past.observation.message)), *self._answered(goal, past)]
+            opening = []
+        return ids + self._asked(*opening, page_text(seen, self._limits), note_text(seen.message))
+
+    def _answered(self, goal: str, past: Past) -> list[int]:
+        """An answer's own tokens, or those in which it would have been said, up to the end of its line."""
+        said = said_ids(past, self._tokenizer.end_ids)
+        if said is None:
+            known = self.answers(goal, past.action, past.observation)
+            said = [int(i) for i in known[0]] if known else self._tokenizer.encode(" something")
+        ended = bool(said) and said[-1] in self._tokenizer.newline_ids
+        return said if ended else [*said, self._newline]
 
     def parse(self, goal: str, token_ids: Int32[np.ndarray, " C"], seen: Observation) -> Action:
         del goal, seen
@@ -166,13 +200,12 @@ def _line(element: Element, limits: PageLimits) -> str:
 def past_text(turns: Sequence[Past], seen: Observation, limits: PageLimits) -> str:
     """The last actions by label, since numbers change from page to page, and what the last one came to."""
     recent = turns[-limits.actions :] if limits.actions else ()
-    lines = [f"Past: {'; '.join(_brief(t.action, t.observation) for t in recent)}"] if recent else []
-    if seen.message:
-        lines.append(f"Note: {' '.join(seen.message.split())[:120]}")
-    return "\n".join(lines)
+    lines = [f"Past: {'; '.join(said_briefly(t.action, t.observation) for t in recent)}"] if recent else []
+    return "\n".join(line for line in (*lines, note_text(seen.message)) if line)
 
 
-def _brief(action: Action, seen: Observation) -> str:
+def said_briefly(action: Action, seen: Observation) -> str:
+    """An action in a few words, things by their labels, since numbers change from page to page."""
     if isinstance(action, Invalid):
         return "an answer that said no action"
     said = " ".join(_words(action, seen)) or format_action(action, seen) or "something"

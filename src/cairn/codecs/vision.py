@@ -7,7 +7,9 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Int32
 
+from cairn.codecs.answer_parts import with_thought
 from cairn.codecs.dialects.choice import Dialect
+from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.text import PageLimits, page_text
 from cairn.data.action import (
     Action,
@@ -23,6 +25,7 @@ from cairn.data.action import (
     Target,
     Type,
 )
+from cairn.data.answer import AnswerShape, AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.ids import ImageId
 from cairn.data.observation import Box, Observation
@@ -92,7 +95,7 @@ class History:
 
 
 class VisionCodec:
-    """Implements `Codec` for vision-language models.
+    """Implements `ReadableCodec` for vision-language models. Without `think` no thought is asked for (NOTHINK).
 
     A turn is a user's message with the screenshot and an answer, whose own tokens stay in later prompts. As long as
     nothing falls out of the history, a turn's prompt begins with the one before and its answer.
@@ -105,9 +108,11 @@ class VisionCodec:
         dialect: Dialect,
         history: History | None = None,
         max_answer_tokens: int = 256,
+        think: bool = True,
     ) -> None:
+        """Raises `ConfigError` where a dialect that asks for no thought, or knows no other way, is to be without."""
         self._processor = processor
-        self._grammar = dialect.grammar
+        self._grammar = dialect.grammar if think else _bare(dialect)
         self._history = history or History()
         self._max_answer_tokens = max_answer_tokens
         self._forbidden = processor.special_ids - processor.end_ids
@@ -177,6 +182,13 @@ class VisionCodec:
             return Invalid(text, "the answer was cut before it ended")
         return self._grammar.read(text, self._frame(seen))
 
+    @property
+    def shapes(self) -> frozenset[AnswerShape]:
+        return self._grammar.shapes
+
+    def read(self, token_ids: Int32[np.ndarray, " C"]) -> AnswerText:
+        return self._grammar.parts(self._processor.decode([int(i) for i in token_ids]))
+
     # ── saying ────────────────────────────────────────────────────────────────
 
     def primitive(self, action: Action, seen: Observation) -> Action:
@@ -193,12 +205,19 @@ class VisionCodec:
         return action
 
     def answers(self, goal: str, action: Action, seen: Observation) -> Sequence[Int32[np.ndarray, " C"]]:
+        return self.explained(goal, "", action, seen)
+
+    def explained(
+        self, goal: str, thought: str, action: Action, seen: Observation
+    ) -> Sequence[Int32[np.ndarray, " C"]]:
+        """The same after a thought, in dialects that have any."""
         del goal
         frame = self._frame(seen)
         lines = [self._grammar.say(way, seen, frame) for way in self._ways(action, seen)]
+        said = [line if line is None or not thought else with_thought(line, thought) for line in lines]
         return tuple(
             np.array([*self._processor.encode(line), self._end], np.int32)
-            for line in dict.fromkeys(lines)
+            for line in dict.fromkeys(said)
             if line is not None
         )
 
@@ -212,6 +231,16 @@ class VisionCodec:
                 yield from (replace(action, target=spot) for spot in spots)
             case _:
                 return
+
+
+def _bare(dialect: Dialect) -> Grammar:
+    bare = dialect.grammar.bare
+    if bare is None:
+        raise ConfigError(
+            f'policy.think = false: policy.codec = "{dialect}" has no form without a thought, or none with one; '
+            f"those with both: {', '.join(one for one in Dialect if one.grammar.bare)}"
+        )
+    return bare
 
 
 def _spots(box: Box) -> Iterator[Point]:

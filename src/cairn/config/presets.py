@@ -86,6 +86,8 @@ def _terms(preset: Preset) -> Sequence[TermTable]:  # noqa: PLR0911  one return 
             )
         case "mobile-r1-task":
             return (JudgeTerm(kind="judge"), FormatBalanceTerm(kind="format_balance"))
+        case "mobile-r1-task-checked":  # where the environment itself can tell what is solved
+            return (SuccessTerm(kind="success"), FormatBalanceTerm(kind="format_balance"))
         case _:
             return _outcomes(preset)
 

@@ -202,6 +202,7 @@ Preset: TypeAlias = Literal[
     "infigui-r1",
     "mobile-r1-action",
     "mobile-r1-task",
+    "mobile-r1-task-checked",
     "webagent-r1",
     "arpo",
     "arpo-code",

@@ -22,6 +22,7 @@ _TURNS = 4
 def cut_down(config: RunConfig) -> dict[str, Toml]:
     """The tables of a run with the same parts, and hardly any work. What is not done at all stays undone."""
     tracks, adaptive = config.tracks, config.adaptive
+    budgets = [budget for budget in config.evaluation.budgets if budget <= _TURNS]
     small = _with(
         config,
         environment=_with(config.environment, templates=config.environment.templates[:_TEMPLATES], browsers=1),
@@ -35,7 +36,11 @@ def cut_down(config: RunConfig) -> dict[str, Toml]:
             batch_size=min(config.imitation.batch_size, _BATCH),
         ),
         reinforcement=_learning(config.reinforcement),
-        recorded=_with(config.recorded, per_template=min(config.recorded.per_template, _RECORDED)),
+        recorded=_with(
+            config.recorded,
+            per_template=min(config.recorded.per_template, _RECORDED),
+            recovery=_with(config.recorded.recovery, answers=min(config.recorded.recovery.answers, _MEMBERS)),
+        ),
         rollout=_with(config.rollout, max_turns=min(config.rollout.max_turns or _TURNS, _TURNS)),
         tracks=_with(
             tracks,
@@ -44,7 +49,9 @@ def cut_down(config: RunConfig) -> dict[str, Toml]:
             valuable_tries=min(tracks.valuable_tries, _MEMBERS),
         ),
         adaptive=_with(adaptive, answers=min(adaptive.answers, _MEMBERS), suffixes=min(adaptive.suffixes, _MEMBERS)),
-        evaluation=_with(config.evaluation, per_template=2, train_per_template=0, tries=1, curve_per_template=0),
+        evaluation=_with(
+            config.evaluation, per_template=2, train_per_template=0, tries=1, curve_per_template=0, budgets=budgets
+        ),
     )
     return cast("dict[str, Toml]", small.model_dump(exclude_none=True))
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from cairn.config.estimation import EstimationOptions, SchedulerName
 from cairn.config.table import Table
 
 
@@ -48,15 +49,21 @@ class PolicyOptions(Table):
     """Learner computes in bfloat16 under autocast."""
     threads: int = Field(default=2, ge=1)
     think: bool = True
-    """Of the thinking codec: ask for a thought before the action; false: for the action alone (UI-R1-E's NOTHINK)."""
+    """Of the codecs `thinking`, `gui-r1`, `infigui` and `mobilegym`: ask for a thought before the action; false: for
+    the action alone (UI-R1-E's NOTHINK)."""
     verbs: list[str] | None = None
     """Of the pixel codec: what may be said besides clicking and typing; default: everything."""
+    history: Literal["actions", "compressed", "full"] = "actions"
+    """Of the codecs text and thinking: what prompts tell of earlier turns. The last few actions; or every answer in its
+    own tokens, after a few words in the place of its page (WebAgent-R1's dynamic context compression), or after its
+    page."""
     images: int = Field(default=2, ge=1)
     """Of vision-language models: screenshots in a prompt, the newest included; older ones become a few words."""
     past_turns: int = Field(default=8, ge=0)
-    """Of vision-language models: earlier exchanges in a prompt."""
+    """Of vision-language models, and of a history of exchanges: how many earlier ones a prompt tells."""
     instructions: bool = True
-    """Of vision-language models: whether prompts explain the dialect. What learns it from scratch needs no telling."""
+    """Of vision-language models and the thinking codec: whether prompts explain how to answer. What learns it by
+    imitation needs no telling."""
     coordinates: Literal["auto", "fractions", "thousandths", "pixels"] = "auto"
     """Of vision-language models: what the numbers of a place count; `auto`: as the model's family was taught."""
     max_image_tokens: int = Field(default=4096, ge=1)
@@ -83,8 +90,10 @@ class PolicyOptions(Table):
             raise ValueError(f'the pixel policy speaks policy.codec = "pixel" alone, not "{self.codec}"')
         if self.model != "pixel" and self.codec == "pixel":
             raise ValueError('policy.codec = "pixel" is the pixel policy\'s: choose "text" or "thinking"')
-        if not self.think and self.codec != "thinking":
-            raise ValueError('policy.think = false needs policy.codec = "thinking"')
+        if not self.think and self.codec not in {"thinking", "gui-r1", "infigui", "mobilegym"}:
+            raise ValueError('policy.think = false needs policy.codec = "thinking", "gui-r1", "infigui" or "mobilegym"')
+        if self.history != "actions" and self.codec not in {"text", "thinking"}:
+            raise ValueError(f'policy.history = "{self.history}" needs policy.codec = "text" or "thinking"')
         if self.model == "path" and self.path is None:
             raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
 
@@ -121,6 +130,18 @@ class OptimizerOptions(Table):
     max_grad_norm: float = Field(default=1.0, gt=0)
 
 
+class CriticOptions(Table):
+    """Of `reinforcement.estimator = "gae"` (PPO): a model of its own, begun as a copy of the policy."""
+
+    lam: float = Field(default=0.95, ge=0, le=1)
+    """GAE's lambda: 1 trusts what happened alone, 0 the critic alone."""
+    clip: float | None = Field(default=0.2, gt=0)
+    """How far a value may move in an update before its error counts in full; published: 0.2 and 0.5."""
+    alone: int = Field(default=0, ge=0)
+    """Updates at first in which the critic learns and the policy does not."""
+    optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+
+
 class ImitationOptions(Table):
     """Behaviour cloning on the demonstrations."""
 
@@ -130,10 +151,13 @@ class ImitationOptions(Table):
     """Turns in an update."""
     answers_per_turn: int = Field(default=1, ge=1)
     """Where an expert's action can be said in several ways (any point of a button), how many are imitated at once."""
+    action_weight: float = Field(default=1.0, gt=0)
+    """What a token of the action counts beside one of the thought, and what one of its place does (GUI-Libra: 2, 4)."""
+    place_weight: float = Field(default=1.0, gt=0)
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
 
 
-class ReinforcementOptions(Table):
+class ReinforcementOptions(EstimationOptions):
     """Group-relative policy gradient."""
 
     minutes: float | None = Field(default=None, gt=0)
@@ -142,22 +166,12 @@ class ReinforcementOptions(Table):
     groups_at_most: int | None = Field(default=None, ge=1)
     """Groups that give no gradient are replaced, until `groups_per_update` give one or so many were played (DAPO's
     dynamic sampling). Default: they are not."""
-    group_size: int = Field(default=8, ge=2)
-    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress", "recorded"] = "variance"
+    group_size: int = Field(default=8, ge=1)
+    scheduler: SchedulerName = "variance"
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
     ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone;
     `progress` draws starts on experts' ways by how fast their success is changing; `recorded` asks for single answers
-    at the states of `recorded.path`, without any environment."""
-    estimator: Literal["grpo", "dr_grpo", "rloo", "reinforce_pp", "gigpo"] = "grpo"
-    """`reinforce_pp`: REINFORCE++ with the group's mean as its baseline. `gigpo` compares a turn also with the group's
-    other turns in the same state. GPG is `dr_grpo` with `loss = "reinforce"`."""
-    gamma: float = Field(default=0.95, gt=0, le=1)
-    """Of `gigpo`: what a reward is worth one turn earlier."""
-    step_weight: float = Field(default=1.0, ge=0)
-    """Of `gigpo`: of the comparison in the same state, beside that of whole episodes."""
-    negative_scale: float = Field(default=1.0, ge=0, le=1)
-    """What negative advantages are multiplied with. Below 1, failures push less than successes pull, so that a small
-    policy that is trained fast does not unlearn what it knows (GUI-Libra, arXiv:2602.22190, scales them likewise)."""
+    at the states of `recorded.path`, without any environment; `stored` plays nothing: it takes `stored.run`."""
     aggregation: Literal[
         "token_mean", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm", "trajectory_mean"
     ] = "trajectory_mean"
@@ -176,7 +190,8 @@ class ReinforcementOptions(Table):
     dual_clip: float | None = Field(default=None, gt=1)
     """Of `ppo`: what a failure's ratio counts at most; the field's 3."""
     weight_cap: float = Field(default=5.0, gt=0)
-    """Of `cispo`."""
+    """Of `cispo`: between which bounds a token's weight is kept."""
+    weight_floor: float = Field(default=0.0, ge=0)
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
     correction: Literal[
@@ -195,7 +210,7 @@ class ReinforcementOptions(Table):
     """Bounds of the weights; default: the published ones of each correction."""
     correction_high: float | None = Field(default=None, gt=0)
     kl: float = Field(default=0.0, ge=0)
-    """Weight of the KL (k3) to the policy at the end of imitation; 0: no reference model is kept."""
+    """Weight of the KL to the policy at the end of imitation; 0: no reference model is kept."""
     entropy: float = Field(default=0.0, ge=0)
     epochs: int = Field(default=1, ge=1)
     """Passes over one round of rollouts."""
@@ -207,6 +222,7 @@ class ReinforcementOptions(Table):
     format_penalty: float = Field(default=0.0, ge=0)
     """Taken from the reward of a trajectory that ended in a format error."""
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+    critic: CriticOptions = Field(default_factory=CriticOptions)
 
     @property
     def prefers(self) -> bool:
@@ -215,8 +231,6 @@ class ReinforcementOptions(Table):
 
     def check(self) -> None:
         """Raise a `ValueError` where keys do not go together, or one would be passed over in silence."""
-        if self.estimator == "reinforce_pp" and self.negative_scale != 1:
-            raise ValueError('reinforcement.estimator = "reinforce_pp" needs reinforcement.negative_scale = 1')
         if self.groups_at_most is not None and self.groups_at_most < self.groups_per_update:
             raise ValueError("reinforcement.groups_at_most must not be below reinforcement.groups_per_update")
         low, high = self.correction_low, self.correction_high
@@ -234,38 +248,6 @@ class ReinforcementOptions(Table):
         ):
             if wanted and self.prefers:
                 raise ValueError(f'reinforcement.loss = "{self.loss}" needs reinforcement.{unheard}')
-
-
-class RecordedOptions(Table):
-    """States that are only known from a record: what is imitated, and learned at with `scheduler = "recorded"`."""
-
-    path: str | None = None
-    """The directory of a set, as `cairn data` makes it. Its training states are imitated in the place of
-    demonstrations; its held-out ones are what a run without an environment is evaluated on."""
-    templates: list[str] = Field(default_factory=list)
-    """Only states of these, as `cairn data show` lists them; none: all of them."""
-    instruction: Literal["goal", "sub_goal", "both"] = "goal"
-    """What the policy is told: the whole goal, that of the step alone where it is known, or both."""
-    per_template: int = Field(default=0, ge=0)
-    """In the place of a path: training tasks of each of `environment.templates` that experts play before anything is
-    learned, into a set in the run's directory."""
-    held_out: float = Field(default=0.25, gt=0, lt=1)
-    """Of `per_template`: the share of tasks that is held out."""
-
-    @property
-    def collects(self) -> bool:
-        """Whether the run makes its set itself."""
-        return self.path is None and self.per_template > 0
-
-    @property
-    def there(self) -> bool:
-        """Whether the run has a set, or makes one."""
-        return self.path is not None or self.collects
-
-    def check(self) -> None:
-        """Raise a `ValueError` where keys do not go together."""
-        if self.path is not None and self.per_template:
-            raise ValueError("recorded.path names a set that there is: recorded.per_template, for a new one, must be 0")
 
 
 class TrackOptions(Table):
@@ -384,6 +366,14 @@ class EvaluationOptions(Table):
     train_per_template: int = Field(default=0, ge=0)
     tries: int = Field(default=1, ge=1)
     """Sampled tries of each task, for Avg@k and Pass@k."""
+    budgets: list[int] = Field(default_factory=list)
+    """Interaction budgets: turns within which success is told, all of them from the same episodes, which go on up to
+    the largest, whatever `rollout.max_turns` is."""
     curve_per_template: int = Field(default=0, ge=0)
     """Held-out tasks for the points between the ends of the learning curve; 0: none."""
     curve_every_minutes: float = Field(default=3.0, gt=0)
+
+    def check(self) -> None:
+        """Raise a `ValueError` where a budget is none."""
+        if any(budget < 1 for budget in self.budgets) or len(set(self.budgets)) < len(self.budgets):
+            raise ValueError("evaluation.budgets are different numbers of turns, each at least 1")

@@ -105,7 +105,7 @@ class Matching:
 
     def _same_target(self, one: Target, other: Target, seen: Observation) -> bool:
         if self.places is PlaceRule.ELEMENT:
-            hit, struck = _hit(one, seen), _hit(other, seen)
+            hit, struck = element_under(one, seen), element_under(other, seen)
             if hit is not None or struck is not None:
                 return hit == struck
         return self._near(one, other, seen)
@@ -145,8 +145,8 @@ def _words(text: str) -> list[str]:
     return text.casefold().split()
 
 
-def _hit(target: Target, seen: Observation) -> ElementId | None:
-    """The interactive element that is clicked on; of several, one inside the other, the smallest."""
+def element_under(target: Target, seen: Observation) -> ElementId | None:
+    """The interactive element that is pointed at; of several, one inside the other, the smallest."""
     if not isinstance(target, Point):
         return target
     under = [e for e in seen.elements if e.interactive and _inside(target, e.box)]

@@ -37,6 +37,19 @@ PREFIX = "recorded/"
 """Begins the names of templates of which there are records alone: nothing of that name can be opened."""
 
 
+class Recovery(StrEnum):
+    """States after something wrong was done: what is right there (InfiGUI-R1, arXiv:2504.14239)."""
+
+    ESCAPE = "escape"  # undoing it
+    ON_TRACK = "on-track"  # once it is undone, what was right before
+
+
+def recovery_of(template: str) -> Recovery | None:
+    """Which of the two the states of a recorded template are; None for all others."""
+    first = template.removeprefix(PREFIX).partition("/")[0]
+    return Recovery(first) if first in set(Recovery) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedState:
     """One state of a data set, with what its source said of it."""

@@ -74,7 +74,7 @@ class FromSnapshot:
 class Recorded:
     """Answer at a recorded state, without an environment; `expert` is the action to match.
 
-    `history` is what was done before, and becomes part of the prompt. Neither `target` nor `sub_goal` does.
+    `history` is what was done before, and becomes part of the prompt. None of the other parts does.
     """
 
     goal: str
@@ -83,6 +83,7 @@ class Recorded:
     expert: Action
     target: Box | None = None  # where the expert's action may aim; None: at its element, or at its point alone
     sub_goal: str = ""  # what this one step is for, where somebody wrote it down
+    thought: str = ""  # why that is right, as a teacher said it: imitated before the action by codecs with thoughts
 
 
 Start = Root | FromSnapshot | Recorded
@@ -94,6 +95,7 @@ class Purpose(StrEnum):
     TRAIN = "train"
     PROBE = "probe"
     REESTIMATE = "reestimate"
+    BASELINE = "baseline"  # the greedy rollout beside a group, which its siblings are compared with
     EVALUATE = "evaluate"
     DEMONSTRATE = "demonstrate"
 
@@ -101,6 +103,11 @@ class Purpose(StrEnum):
     def trained(self) -> bool:
         """Whether the policy learns from such rollouts, where they give a gradient."""
         return self in {Purpose.TRAIN, Purpose.PROBE}
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the policy's likeliest answers are taken, whatever the run's temperature."""
+        return self is Purpose.BASELINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import numpy as np
 from cairn.algo.statistics import Interval, clustered_interval, pass_at_k
 from cairn.data.action_json import kind_of
 from cairn.data.ids import TaskId, TemplateId
+from cairn.data.recorded import recovery_of
 from cairn.data.task import Recorded, Split
 from cairn.data.trajectory import RULES, Outcome, ScoredGroup
 
@@ -46,12 +47,20 @@ class TemplateScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindScore:
-    """Recorded states at which the expert did one kind of action."""
+    """Recorded states at which the expert did one kind of action, or that follow a wrong one (`Recovery`)."""
 
     kind: str
     states: int
     accuracy: Interval  # share of the answers that are right
     reward: float  # mean over the answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetScore:
+    """Success within so many turns; a longer episode counts as a failure."""
+
+    turns: int
+    success: Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +72,9 @@ class EvaluationReport:
     tries: int
     scores: tuple[TemplateScore, ...]
     reward: float  # mean over valid tries
+    answer_tokens: float  # sampled for one answer, mean over the turns of valid tries
     kinds: tuple[KindScore, ...] = ()  # where recorded states were answered
+    budgets: tuple[BudgetScore, ...] = ()  # where they were asked for, growing
 
     @property
     def episodes(self) -> int:
@@ -105,7 +116,9 @@ def _interval(values: Sequence[float], tasks: Sequence[TaskId]) -> Interval:
     return clustered_interval(np.array(values, np.float64), np.array([numbers[task] for task in tasks], np.int64))
 
 
-def summarise(groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, tries: int) -> EvaluationReport:
+def summarise(
+    groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, tries: int, budgets: Sequence[int] = ()
+) -> EvaluationReport:
     """Count groups (one for each task), in the order in which their templates first appear."""
     by_template: dict[TemplateId, list[ScoredGroup]] = defaultdict(list)
     for group in groups:
@@ -116,16 +129,22 @@ def summarise(groups: Sequence[ScoredGroup], *, split: Split, greedy: bool, trie
         tries=tries,
         scores=tuple(_score(template, members) for template, members in by_template.items()),
         reward=_mean_reward(groups),
+        answer_tokens=_mean_tokens(groups),
         kinds=_kinds(groups),
+        budgets=tuple(
+            BudgetScore(turns=turns, success=_success([_tries(g, within=turns) for g in groups]))
+            for turns in sorted(budgets)
+        ),
     )
 
 
 def _kinds(groups: Sequence[ScoredGroup]) -> tuple[KindScore, ...]:
-    """Of the groups at recorded states, by the expert's action, in the order of the alphabet."""
+    """Of the groups at recorded states, by the expert's action or by recovery, in the order of the alphabet."""
     by_kind: dict[str, list[ScoredGroup]] = defaultdict(list)
     for group in groups:
         if isinstance(group.plan.start, Recorded):
-            by_kind[kind_of(group.plan.start.expert)].append(group)
+            recovery = recovery_of(group.plan.task.template.id)
+            by_kind[recovery or kind_of(group.plan.start.expert)].append(group)
     return tuple(
         KindScore(kind=kind, states=len(own), accuracy=_success([_tries(g) for g in own]), reward=_mean_reward(own))
         for kind, own in sorted(by_kind.items())
@@ -135,6 +154,12 @@ def _kinds(groups: Sequence[ScoredGroup]) -> tuple[KindScore, ...]:
 def _mean_reward(groups: Sequence[ScoredGroup]) -> float:
     rewards = [m.reward for g in groups for m in g.members if RULES[m.outcome].in_success_rate]
     return float(np.mean(rewards)) if rewards else 0.0
+
+
+def _mean_tokens(groups: Sequence[ScoredGroup]) -> float:
+    valid = [m.trajectory for g in groups for m in g.members if RULES[m.outcome].in_success_rate]
+    lengths = [len(turn.completion.token_ids) for trajectory in valid for turn in trajectory.turns]
+    return float(np.mean(lengths)) if lengths else 0.0
 
 
 def _score(template: TemplateId, groups: Sequence[ScoredGroup]) -> TemplateScore:
@@ -149,8 +174,8 @@ def _score(template: TemplateId, groups: Sequence[ScoredGroup]) -> TemplateScore
     )
 
 
-def _tries(group: ScoredGroup) -> TaskTries:
+def _tries(group: ScoredGroup, *, within: int | None = None) -> TaskTries:
     counted = [m for m in group.members if RULES[m.outcome].in_success_rate]
-    return TaskTries(
-        task=group.plan.task.id, valid=len(counted), solved=sum(m.outcome is Outcome.SUCCESS for m in counted)
-    )
+    solved = [m for m in counted if m.outcome is Outcome.SUCCESS]
+    soon = [m for m in solved if within is None or len(m.trajectory.turns) <= within]
+    return TaskTries(task=group.plan.task.id, valid=len(counted), solved=len(soon))

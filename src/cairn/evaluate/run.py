@@ -35,6 +35,7 @@ class Evaluator:
     seed: int
     max_turns: int | None  # None: the template's own
     first_train: int = 0  # training tasks below it are left out: they are known by heart
+    budgets: Sequence[int] = ()  # turns within which success is told; an episode goes on up to the largest
 
     async def run(
         self, templates: Sequence[Template], *, split: Split, per_template: int, tries: int, greedy: bool
@@ -46,7 +47,7 @@ class Evaluator:
         plans = [self._plan(task, place, tries=tries) for place, task in enumerate(tasks)]
         sampling = replace(self.sampling, temperature=0.0) if greedy else self.sampling
         groups = await self.play(plans, sampling)
-        return summarise(groups, split=split, greedy=greedy, tries=tries)
+        return summarise(groups, split=split, greedy=greedy, tries=tries, budgets=self.budgets)
 
     def _plan(self, task: Task, place: int, *, tries: int) -> RolloutPlan:
         return RolloutPlan(
@@ -54,7 +55,7 @@ class Evaluator:
             task=task,
             start=Root(),
             group_size=tries,
-            depth=task.template.depth(self.max_turns),
+            depth=max(self.budgets, default=task.template.depth(self.max_turns)),
             purpose=Purpose.EVALUATE,
             seed=seed_of(self.seed, place),
         )

@@ -273,7 +273,9 @@ class Course:
             by_template={s.template: s.success for s in report.scores},
             final=final,
             reward=report.reward,
+            answer_tokens=report.answer_tokens,
             by_kind={s.kind: s.accuracy.mean for s in report.kinds},
+            by_budget={b.turns: b.success.mean for b in report.budgets},
         )
         self._now = replace(self._now, measured=(*self._now.measured, measured))
         if final:  # nothing is learned between the phase's checkpoint and this

@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import overload
 
+import numpy as np
+from jaxtyping import Int32
+
 from cairn.data.checkpoint import Track
 from cairn.data.recorded import RecordedState
 from cairn.data.task import Recorded, Task
 from cairn.loop.imitation import Lesson
 from cairn.ports import Codec
+from cairn.teacher_ports import ExplainingCodec
 
 
 class RecordedLessons(Sequence[Lesson]):
@@ -46,5 +50,12 @@ def _lesson(task: Task, start: Recorded, codec: Codec) -> Lesson:
     return Lesson(
         template=task.template.id,
         prompt=codec.prompt(goal, start.history, start.observation),
-        answers=codec.answers(goal, start.expert, start.observation),
+        answers=_answers(goal, start, codec),
     )
+
+
+def _answers(goal: str, start: Recorded, codec: Codec) -> Sequence[Int32[np.ndarray, " C"]]:
+    """With the thought, where there is one and the codec has thoughts."""
+    if start.thought and isinstance(codec, ExplainingCodec):
+        return codec.explained(goal, start.thought, start.expert, start.observation)
+    return codec.answers(goal, start.expert, start.observation)

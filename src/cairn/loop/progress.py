@@ -39,7 +39,9 @@ class Measured:
     by_template: Mapping[str, float]
     final: bool  # made at the end of its phase
     reward: float = 0.0  # mean over valid tries
+    answer_tokens: float = 0.0  # sampled for one answer
     by_kind: Mapping[str, float] = field(default_factory=dict[str, float])  # of recorded states, by the expert's action
+    by_budget: Mapping[int, float] = field(default_factory=dict[int, float])  # success within so many turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

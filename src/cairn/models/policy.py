@@ -16,6 +16,7 @@ as the model wants them. Between an answer's tokens there may be images too, of 
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ from cairn.models.looking import Eyes, Features, Looking, check_placeholders
 from cairn.models.prefix import Prefix, RowCache, join, joinable
 from cairn.models.scoring import Scores, of_hidden, of_logits
 from cairn.models.tree import Rows, tree_batches
-from cairn.models.trees import Show, tree_reader
+from cairn.models.trees import Show, TreeReader, tree_reader
 from cairn.models.vision.shown import Shown
 
 _PASS_COST = 512
@@ -39,6 +40,15 @@ _PASS_COST = 512
 
 ImageFeatures = Callable[[Sequence[ImageId]], Mapping[str, Tensor]]
 """From image ids, in the order of their placeholders, to the model's image arguments (`pixel_values`, …)."""
+
+
+@runtime_checkable
+class Valuing(Protocol):
+    """A model that knows how to say values in the place of logits."""
+
+    def become_critic(self) -> None:
+        """One logit after each token from now on, 0 at first."""
+        ...
 
 
 class Policy:
@@ -74,6 +84,11 @@ class Policy:
         return self._trees is not None
 
     @property
+    def vocabulary(self) -> int:
+        """How many tokens the model knows."""
+        return int(self.model.config.get_text_config().vocab_size)
+
+    @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return self.model.device
@@ -93,6 +108,25 @@ class Policy:
             eyes=self._eyes,
             autocast=self._autocast if dtype is None else None,
         )
+
+    def become_critic(self) -> "Policy":
+        """Itself, whose model from now on says one value after each token, 0 at first, and is trained.
+
+        `values` reads them. The body stays as it is.
+        """
+        model = self.model.requires_grad_(requires_grad=True)
+        if isinstance(model, Valuing):
+            model.become_critic()
+        else:
+            last = cast("nn.Linear", model.get_output_embeddings())
+            head = nn.Linear(last.in_features, 1).to(model.device)
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+            model.set_output_embeddings(head)
+            if self._trees is not None:
+                self._trees.head = head
+        self._forbidden = self._forbidden[:0]
+        return self
 
     @contextmanager
     def looking(self, images: Sequence[ImageId]) -> Generator[None]:
@@ -171,25 +205,55 @@ class Policy:
         wanted = np.concatenate([answer[at] for answer, at in zip(answers, sampled, strict=True)]).astype(np.int64)
         ids = torch.from_numpy(wanted).to(self.device)
         if self._trees is None:
-            logits = self.answer_logits(prompts, answers)
-            at = np.concatenate([row * logits.shape[1] + own for row, own in enumerate(sampled)])
-            flat = logits.flatten(0, 1).index_select(0, torch.from_numpy(at).to(self.device))
+            flat = self._flat_logits(prompts, answers, sampled)
             chosen, entropy = of_logits(flat, ids, temperature=temperature)
             unique, _ = distinct(prompts)
             computed = sum(p.token_ids.shape[0] for p in unique) + sum(a.shape[0] for a in answers)
             return Scores(chosen=chosen, entropy=entropy, computed=computed)
         with self._precision():
-            before = [p.token_ids.shape[0] - 1 + at for p, at in zip(prompts, sampled, strict=True)]
-            shown = self._shown(prompts, answers)
-            if shown is None:
-                hidden, computed = self._trees.read(_whole(prompts, answers), before)
-            else:
-                hidden, computed = self._trees.read(shown.keys, before, show=self._show(shown))
+            hidden, computed = self._states(self._trees, prompts, answers, sampled)
             head, vocabulary = self._trees.head, self._trees.vocabulary
             chosen, entropy = of_hidden(
                 hidden, ids, head=lambda h: self._allowed(head(h)), vocabulary=vocabulary, temperature=temperature
             )
         return Scores(chosen=chosen, entropy=entropy, computed=computed)
+
+    def values(
+        self,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Int32[np.ndarray, " A"]],
+        sampled: Sequence[Int64[np.ndarray, " T"]],
+    ) -> Float32[Tensor, " T"]:
+        """What a critic says before each of the answers' tokens at the places `sampled`, one answer after another."""
+        if self._trees is None:
+            return self._flat_logits(prompts, answers, sampled).squeeze(-1)
+        with self._precision():
+            hidden, _ = self._states(self._trees, prompts, answers, sampled)
+            return self._trees.head(hidden).float().squeeze(-1)
+
+    def _flat_logits(
+        self,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Int32[np.ndarray, " A"]],
+        sampled: Sequence[Int64[np.ndarray, " T"]],
+    ) -> Float32[Tensor, "T V"]:
+        logits = self.answer_logits(prompts, answers)
+        at = np.concatenate([row * logits.shape[1] + own for row, own in enumerate(sampled)])
+        return logits.flatten(0, 1).index_select(0, torch.from_numpy(at).to(self.device))
+
+    def _states(
+        self,
+        trees: TreeReader,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Int32[np.ndarray, " A"]],
+        sampled: Sequence[Int64[np.ndarray, " T"]],
+    ) -> tuple[Float[Tensor, "T H"], int]:
+        """Hidden states before the tokens at the places `sampled`, and how many tokens were computed."""
+        before = [p.token_ids.shape[0] - 1 + at for p, at in zip(prompts, sampled, strict=True)]
+        shown = self._shown(prompts, answers)
+        if shown is None:
+            return trees.read(_whole(prompts, answers), before)
+        return trees.read(shown.keys, before, show=self._show(shown))
 
     def parts(
         self, prompts: Sequence[Prompt], answers: Sequence[Int32[np.ndarray, " A"]], *, max_tokens: int

@@ -1,5 +1,6 @@
 """A Hugging Face tokenizer as the codecs want it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, cast
@@ -18,7 +19,14 @@ class ChatMessage(Protocol):
     @property
     def content(self) -> str: ...
 
+    @property
+    def ids(self) -> tuple[int, ...] | None:
+        """Of an answer that stands in the prompt in its own tokens, in place of `content`."""
+        ...
 
+
+_OPENS, _CLOSES = "\ue000", "\ue001"  # around the number of an answer that stands in a prompt as ids
+_ANSWER = re.compile(f"{_OPENS}(\\d+){_CLOSES}")
 _TURN_ENDS = ("<|im_end|>", "<end_of_utterance>")
 
 
@@ -48,6 +56,14 @@ class HubTokenizer:
     def save(self, folder: Path) -> None:
         """Write the tokenizer beside a saved model."""
         self._tokenizer.save_pretrained(folder)
+
+    def require_size(self, known: int) -> None:
+        """Raise a `ConfigError` where it has more tokens than a model knows: the two do not belong together."""
+        if len(self._tokenizer) > known:
+            raise ConfigError(
+                f"the tokenizer {self._tokenizer.name_or_path} has {len(self._tokenizer)} tokens and the model's "
+                f"vocabulary {known}: they do not belong together"
+            )
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -95,7 +111,12 @@ class HubTokenizer:
 
     def chat(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of the conversation, up to where the model's turn begins."""
-        return self.encode(self.render([{"role": m.role, "content": m.content} for m in messages]))
+        said = [m.content if m.ids is None else f"{_OPENS}{n}{_CLOSES}" for n, m in enumerate(messages)]
+        text = self.render([{"role": m.role, "content": c} for m, c in zip(messages, said, strict=True)])
+        ids: list[int] = []
+        for index, part in enumerate(_ANSWER.split(text)):  # every second part is the number of an answer
+            ids += (messages[int(part)].ids or ()) if index % 2 else self.encode(part)
+        return ids
 
     def render(self, turns: Sequence[Mapping[str, object]], *, opened: bool = True) -> str:
         """The conversation as the chat template writes it; `opened`: up to where the model's turn begins."""

@@ -244,7 +244,8 @@ def _dump_start(start: Start) -> str:
             history = [[dump_seen(deed.observation), dump_tagged(deed.action)] for deed in start.history]
             seen = dump_seen(start.observation)
             expert, target = dump_tagged(start.expert), dump_box(start.target)
-            return json.dumps(["recorded", start.goal, history, seen, expert, target, start.sub_goal])
+            told = [start.sub_goal, *([start.thought] if start.thought else [])]
+            return json.dumps(["recorded", start.goal, history, seen, expert, target, *told])
 
 
 def _load_start(text: str) -> Start:
@@ -256,12 +257,13 @@ def _load_start(text: str) -> Start:
             return FromSnapshot(id=SnapshotId(rest[0]))
         case _:
             goal, history, seen, expert, *more = rest
-            target, sub_goal = more or (None, "")  # earlier versions wrote neither
+            target, sub_goal, thought = (*more, *(None, "", "")[len(more) :])  # earlier versions wrote fewer
             return Recorded(
                 goal=goal,
                 history=tuple(Deed(observation=load_seen(s), action=load_tagged(a)) for s, a in history),
                 observation=load_seen(seen),
                 expert=load_tagged(expert),
                 target=load_box(target),
-                sub_goal=sub_goal,
+                sub_goal=sub_goal or "",
+                thought=thought or "",
             )

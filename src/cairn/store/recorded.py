@@ -14,7 +14,7 @@ import hashlib
 import zlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, overload
 
@@ -133,7 +133,11 @@ class RecordedWriter:
         self._end = self._crc = 0
 
     def add(self, state: RecordedState) -> None:
-        """Take in a state; those of one way that come one after the other share a line."""
+        """Take in a state; those of one way that come one after the other share a line.
+
+        `finish` decides on which side its task stands, wherever it stood before.
+        """
+        state = replace(state, task=replace(state.task, split=Split.TRAIN))
         name = (state.task.template.id, state.name)
         if name in self._names:
             raise ConfigError(f"two states of {state.task.template.id} are called {state.name}")

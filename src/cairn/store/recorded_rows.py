@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 from cairn.data.action_json import dump_tagged, load_tagged
 from cairn.data.history import Deed
@@ -24,6 +24,7 @@ class StateRow(TypedDict):
     expert: str
     target: list[float] | None
     sub_goal: str
+    thought: NotRequired[str]  # where there is one
 
 
 class WayRow(TypedDict):
@@ -78,7 +79,7 @@ def _dump_state(state: RecordedState, pages: dict[Observation, int]) -> StateRow
         return pages.setdefault(page, len(pages))
 
     start = state.start
-    return StateRow(
+    row = StateRow(
         step=state.step,
         goal=start.goal,
         history=[(place(deed.observation), dump_tagged(deed.action)) for deed in start.history],
@@ -87,6 +88,9 @@ def _dump_state(state: RecordedState, pages: dict[Observation, int]) -> StateRow
         target=dump_box(start.target),
         sub_goal=start.sub_goal,
     )
+    if start.thought:
+        row["thought"] = start.thought
+    return row
 
 
 def _load_start(row: StateRow, pages: Sequence[Observation]) -> Recorded:
@@ -97,4 +101,5 @@ def _load_start(row: StateRow, pages: Sequence[Observation]) -> Recorded:
         expert=load_tagged(row["expert"]),
         target=load_box(row["target"]),
         sub_goal=row["sub_goal"],
+        thought=row.get("thought", ""),
     )

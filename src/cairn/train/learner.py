@@ -5,28 +5,33 @@ neither micro-batches nor the sharing of prompts can change what is computed, bu
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Float32
 from torch import Tensor
 
-from cairn.algo import kl, losses
+from cairn.algo import losses
 from cairn.data.ids import PolicyVersion
-from cairn.data.sample import Batch, Preference
+from cairn.data.sample import Appraisal, Batch, CreditedSample, Preference, Sample
+from cairn.errors import InvariantError
 from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
 from cairn.models.scoring import Scores
 from cairn.ports import LearnerStep
 from cairn.train import state
-from cairn.train.examples import Example, Tokens, example, tokens
-from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape
-from cairn.train.objective import Objective, correction_weights, policy_cost
+from cairn.train.critic import Critic, CriticSettings, explained
+from cairn.train.examples import Example, Tokens, example, tokens, uncredited
+from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape, check_vocabulary
+from cairn.train.objective import Objective, correction_weights, divergence, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
-from cairn.train.preference import PreferenceObjective, cost_and_slopes, sides_of
+from cairn.train.preference import PreferenceObjective, Sides, cost_and_slopes, sides_of
+from cairn.train.refused import keep_refused
 from cairn.train.survey import Survey
 
 
@@ -38,11 +43,14 @@ class Settings:
     improvement: Optimisation
     objective: Objective = field(default_factory=Objective)
     preference: PreferenceObjective = field(default_factory=PreferenceObjective)
+    critic: CriticSettings | None = None  # None: no critic
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
     placeholder_id: int | None = None  # the token that stands for an image
     image_tokens: ImageTokens | None = None  # where an image has several
+    foreign: bool = False  # what is learned from was sampled by another run's policies
     seed: int = 0  # of the order of minibatches
+    refused: Path | None = None  # where a batch is kept that an update refused; None: nowhere
 
 
 class GradientLearner:
@@ -68,6 +76,7 @@ class GradientLearner:
         self._version = PolicyVersion(0)
         self._optimisers: dict[state.Phase, Optimiser] = {}
         self._reference: Policy | None = None
+        self._critic: Critic | None = None
         self._found: dict[int, Tensor] = {}  # log-probabilities before an update's first step, by example
 
     @property
@@ -80,6 +89,29 @@ class GradientLearner:
         return self._policy
 
     def imitate(self, batch: Batch) -> LearnerStep:
+        with self._refusing(batch.samples):
+            return self._imitate(batch)
+
+    def appraise(self, samples: Sequence[Sample]) -> Sequence[Appraisal]:
+        """The KL to the reference, and a critic's values, where this learner's settings have them; else zeros."""
+        batch = Batch(samples=tuple(uncredited(sample, weight=1.0) for sample in samples))
+        with self._refusing(batch.samples):
+            return self._appraise(batch)
+
+    def improve(self, batch: Batch) -> LearnerStep:
+        with self._refusing(batch.samples):
+            return self._improve(batch)
+
+    def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
+        """A pass that measures both sides, and one in which every token is worth its side's slope of the cost.
+
+        So a pair need not fit into one forward pass, and the gradient is exact.
+        """
+        sides = sides_of(pairs)
+        with self._refusing(sides.batch.samples):
+            return self._prefer(sides)
+
+    def _imitate(self, batch: Batch) -> LearnerStep:
         started = self._clock()
         self._check_shape(batch)
         survey = self._survey()
@@ -88,17 +120,38 @@ class GradientLearner:
             scores = self._score(self._policy, part, temperature=1.0)
             loss = losses.likelihood(scores.chosen, own.weights).sum()
             loss.backward()
-            survey.loss += float(loss.detach())
+            survey.loss += _finite(loss)
             survey.add(part, own, scores)
         norm, rate = self._optimiser("imitate").step()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
-    def improve(self, batch: Batch) -> LearnerStep:
+    @torch.no_grad()
+    def _appraise(self, batch: Batch) -> Sequence[Appraisal]:
+        self._check_shape(batch)
+        objective = self._settings.objective
+        examples = [example(i, s) for i, s in enumerate(batch.samples)]
+        divergences: dict[int, Tensor] = {}
+        if objective.kl_coefficient and objective.kl_in_reward:
+            reference = self._held_reference()
+            for part in self._parts(examples):
+                now, before = (
+                    self._score(one, part, temperature=objective.temperature).chosen
+                    for one in (self._policy, reference)
+                )
+                ends = np.cumsum([e.sampled.shape[0] for e in part])[:-1].tolist()
+                found = divergence(objective, now, before).cpu().tensor_split(ends)
+                divergences |= {e.index: own for e, own in zip(part, found, strict=True)}
+        critic = self._held_critic()
+        values = critic.values(examples) if critic is not None else {}
+        return [_appraisal(s, i, divergences, values) for i, s in enumerate(batch.samples)]
+
+    def _improve(self, batch: Batch) -> LearnerStep:
         started = self._clock()
         self._check_shape(batch)
-        check_sampled(batch, version=self._version)
-        if self._settings.objective.kl_coefficient and self._reference is None:
-            self._reference = self._policy.copy()
+        check_sampled(batch, version=self._version, foreign=self._settings.foreign)
+        if self._settings.objective.kl_coefficient:
+            self._held_reference()
+        critic = self._held_critic()
         examples = [example(i, s) for i, s in enumerate(batch.samples)]
         rounds = self._rounds(examples)
         self._found = {}
@@ -110,35 +163,37 @@ class GradientLearner:
                 for part in self._parts(examples):
                     self._loss(part, before)
             before.agreement.verify()
-        norm = rate = 0.0
+        norm = rate = missed = 0.0
+        parts = self._settings.objective.minibatches
         for minibatch in rounds:
-            for part in self._parts(minibatch):
-                loss = self._loss(part, during) * self._settings.objective.minibatches
-                loss.backward()
+            waits = critic is not None and critic.alone  # the policy waits for its critic
+            with torch.set_grad_enabled(not waits):
+                for part in self._parts(minibatch):
+                    loss = self._loss(part, during) * parts
+                    if not waits:
+                        loss.backward()
             if during is before:
                 before.agreement.verify()
-            norm, rate = self._optimiser("improve").step()
+            if critic is not None:
+                missed += critic.learn(minibatch, scale=parts)
+                critic.optimiser.step()
+            if not waits:
+                norm, rate = self._optimiser("improve").step()
         during.loss /= self._settings.objective.epochs
-        return self._finish(started, before, during, norm=norm, rate=rate)
+        step = self._finish(started, before, during, norm=norm, rate=rate)
+        return replace(step, value_loss=missed / self._settings.objective.epochs, explained=explained(batch))
 
-    def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
-        """A pass that measures both sides, and one in which every token is worth its side's slope of the cost.
-
-        So a pair need not fit into one forward pass, and the gradient is exact.
-        """
+    def _prefer(self, sides: Sides) -> LearnerStep:
         started = self._clock()
-        sides = sides_of(pairs)
         self._check_shape(sides.batch)
-        check_sampled(sides.batch, version=self._version)
-        if self._reference is None:
-            self._reference = self._policy.copy()
+        check_sampled(sides.batch, version=self._version, foreign=self._settings.foreign)
         survey = self._survey()
-        gains = self._gains(sides.examples, self._reference, survey)
+        gains = self._gains(sides.examples, self._held_reference(), survey)
         survey.agreement.verify()
         objective = self._settings.preference
         baseline = 0.0
         if objective.loss == "kto" and (mismatched := sides.mismatched()):
-            baseline = max(0.0, float(np.mean(self._gains(mismatched, self._reference, None))))
+            baseline = max(0.0, float(np.mean(self._gains(mismatched, self._held_reference(), None))))
         survey.loss, slopes = cost_and_slopes(objective, sides.totals(gains), sides, baseline=baseline)
         worth = slopes.float()[list(sides.of)].to(self._policy.device)  # of every token of each example
         for part in self._parts(sides.examples):
@@ -173,6 +228,8 @@ class GradientLearner:
         if header.reference is not None:
             self._reference = self._policy.copy()
             state.load_weights(header.reference, self._reference.model)
+        if header.critic is not None:
+            state.load_critic(header.critic, self._held_critic())
 
     def _state(self) -> state.LearnerState:
         return state.LearnerState(
@@ -180,7 +237,33 @@ class GradientLearner:
             model=self._policy.model,
             reference=self._reference.model if self._reference else None,
             optimisers=self._optimisers,
+            critic=self._critic,
         )
+
+    def _held_reference(self) -> Policy:
+        """The policy that is held on to: as it was when it was first asked for."""
+        if self._reference is None:
+            self._reference = self._policy.copy()
+        return self._reference
+
+    def _held_critic(self) -> Critic | None:
+        """The critic, begun from the policy as it was when it was first asked for; None where there is none."""
+        wanted = self._settings.critic
+        if self._critic is None and wanted is not None:
+            self._critic = Critic(policy=self._policy, settings=wanted, max_tokens=self._settings.max_tokens)
+        return self._critic
+
+    @contextmanager
+    def _refusing(self, samples: Sequence[CreditedSample]) -> Generator[None]:
+        """Keep the samples where the block finds them, or what comes of them, not fit to learn from."""
+        try:
+            yield
+        except InvariantError as error:
+            self._policy.model.zero_grad(set_to_none=True)
+            if self._settings.refused is None:
+                raise
+            path = keep_refused(self._settings.refused, samples, why=str(error), version=self._version)
+            raise InvariantError(f"{error}; nothing was learned from the batch, which is kept in {path}") from error
 
     def _loss(self, part: Sequence[Example], survey: Survey) -> Tensor:
         """The summed cost of one micro-batch, measured into `survey`."""
@@ -192,9 +275,10 @@ class GradientLearner:
         weights = correction_weights(objective, base.behaviour - own.behaviour, own.sequence)
         cost = (weights * policy_cost(objective, chosen, base)).sum()
         cost = cost + self._regularisation(part, own, scores)
-        survey.loss += float(cost.detach())
+        survey.loss += _finite(cost)
         survey.add(part, own, scores)
         with torch.no_grad():
+            survey.note_ratios(chosen - base.behaviour)
             survey.note_clipped(losses.at_clip(chosen, base.behaviour, own.credit, limits=objective.limits))
             survey.note_weights(weights)
         return cost
@@ -209,11 +293,11 @@ class GradientLearner:
     def _regularisation(self, part: Sequence[Example], own: Tokens, scores: Scores) -> Tensor:
         objective = self._settings.objective
         cost = torch.zeros((), device=scores.chosen.device)
-        if self._reference is not None and objective.kl_coefficient:
+        if self._reference is not None and objective.kl_coefficient and not objective.kl_in_reward:
             with torch.no_grad():
                 reference = self._score(self._reference, part, temperature=objective.temperature)
-            estimate = kl.k2 if objective.kl_estimator == "k2" else kl.k3
-            cost = cost + objective.kl_coefficient * (own.weights * estimate(scores.chosen, reference.chosen)).sum()
+            apart = divergence(objective, scores.chosen, reference.chosen)
+            cost = cost + objective.kl_coefficient * (own.weights * apart).sum()
         if objective.entropy_coefficient:
             cost = cost - objective.entropy_coefficient * (own.weights * scores.entropy).sum()
         return cost
@@ -224,6 +308,7 @@ class GradientLearner:
 
     def _check_shape(self, batch: Batch) -> None:
         settings = self._settings
+        check_vocabulary(batch, size=self._policy.vocabulary)
         check_shape(batch, placeholder_id=settings.placeholder_id, image_tokens=settings.image_tokens)
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
@@ -270,8 +355,33 @@ class GradientLearner:
             kl=before.kl,
             clipped=during.clipped,
             effective=during.effective,
+            ratio_mean=during.ratio_mean,
+            ratio_deviation=during.ratio_deviation,
             mismatch_mean=before.agreement.mean,
             mismatch_max=before.agreement.worst,
             trained_tokens=during.computed,
             seconds=self._clock() - started,
         )
+
+
+def _finite(cost: Tensor) -> float:
+    """The cost of some tokens; `InvariantError` where it is no number, before anything is learned from it."""
+    found = float(cost.detach())
+    if not isfinite(found):
+        raise InvariantError(f"the loss is {found}: a log-probability or a credit is not finite")
+    return found
+
+
+def _appraisal(
+    credited: CreditedSample,
+    index: int,
+    divergences: Mapping[int, Tensor],
+    values: Mapping[int, Float32[np.ndarray, " T"]],
+) -> Appraisal:
+    mask = credited.sample.loss_mask
+    told = [np.zeros(mask.shape, np.float32) for _ in range(2)]
+    if index in divergences:
+        told[0][mask] = divergences[index].numpy()
+    if index in values:
+        told[1][mask] = values[index]
+    return Appraisal(divergence=told[0], values=told[1])

@@ -26,6 +26,8 @@ class Survey:
         self._clipped = 0
         self._sampled = 0
         self._corrections: list[Tensor] = []
+        self._ratios = torch.zeros(2, dtype=torch.float64)  # sums of the ratio and of its square
+        self._compared = 0
 
     @property
     def entropy(self) -> float:
@@ -50,6 +52,18 @@ class Survey:
         weights = torch.cat(self._corrections)
         return effective_size(weights) / weights.shape[0]
 
+    @property
+    def ratio_mean(self) -> float:
+        """Mean ratio of the policy's probabilities to those that the update started from, over sampled tokens."""
+        return float(self._ratios[0]) / self._compared if self._compared else 1.0
+
+    @property
+    def ratio_deviation(self) -> float:
+        """Its standard deviation."""
+        if not self._compared:
+            return 0.0
+        return max(0.0, float(self._ratios[1]) / self._compared - self.ratio_mean**2) ** 0.5
+
     @torch.no_grad()
     def add(self, examples: Sequence[Example], tokens: Tokens, scores: Scores) -> None:
         """Note the tokens of `examples`."""
@@ -66,6 +80,12 @@ class Survey:
     def note_clipped(self, clipped: Tensor) -> None:
         """Count tokens at the clip."""
         self._clipped += int(clipped.sum())
+
+    def note_ratios(self, log_ratio: Tensor) -> None:
+        """Count what probabilities have become."""
+        ratio = log_ratio.detach().double().clamp(-20, 20).exp().cpu()
+        self._ratios += torch.stack([ratio.sum(), ratio.square().sum()])
+        self._compared += ratio.shape[0]
 
     def note_weights(self, weights: Tensor) -> None:
         """Count what tokens' costs were multiplied with."""

@@ -6,6 +6,7 @@ in the codec's coordinates.
 
 from collections.abc import Callable, Mapping
 
+from cairn.codecs.answer_parts import single
 from cairn.codecs.dialects import grammar
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.dialects.literals import Call, Value, read_call
@@ -214,4 +215,6 @@ _READERS: Mapping[str, Callable[[Call, Frame], Action]] = {
     "send_msg_to_user": lambda call, _: Answer(_text(call, 0, "text")),
 }
 
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE), by_number=True, fills=True)
+GRAMMAR = Grammar(
+    system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE), parts=single, by_number=True, fills=True
+)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cairn.codecs.dialects.literals import Value
 from cairn.data.action import Action, Drag, FinishStatus, Invalid, Point, Scroll, Target
+from cairn.data.answer import AnswerShape, AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
@@ -23,8 +24,18 @@ class Grammar:
 
     say: Callable[[Action, Observation, Frame], str | None]
     read: Callable[[str, Frame], Action]
+    parts: Callable[[str], AnswerText]
+    """What a reward may look at besides the action. Total, as `read` is."""
+
+    thinks: bool = False  # it is asked for a thought
+    bare: "Grammar | None" = None  # of one that thinks: the same without a thought (UI-R1-E's NOTHINK)
     by_number: bool = False  # elements are named by their numbers, and so the page is shown as text
     fills: bool = False  # typing may name its field; elsewhere the field is clicked first
+
+    @property
+    def shapes(self) -> frozenset[AnswerShape]:
+        """The forms that are asked for, or taken without being asked for."""
+        return frozenset(AnswerShape) if self.thinks else frozenset({AnswerShape.ANSWER})
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,4 +32,11 @@ def _read(text: str, frame: Frame) -> Action:
     return qwen_mobile.read_call(grammar.after_thought(text), frame)
 
 
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE))
+GRAMMAR = Grammar(
+    system=_SYSTEM,
+    say=say,
+    read=grammar.reading(_read, _SHAPE),
+    parts=qwen_mobile.GRAMMAR.parts,
+    thinks=True,
+    bare=qwen_mobile.GRAMMAR,
+)

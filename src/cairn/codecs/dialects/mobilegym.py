@@ -6,6 +6,7 @@ thousandths of the screen.
 
 from collections.abc import Callable, Mapping
 
+from cairn.codecs.answer_parts import tagged
 from cairn.codecs.dialects import grammar
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.dialects.literals import Value, read_object
@@ -27,10 +28,15 @@ from cairn.data.action import (
     Type,
     Wait,
 )
+from cairn.data.answer import AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
 _SHAPE = 'answer with <think>…</think><answer>{"action": …}</answer>'
+
+_NO_THOUGHT = "<think></think>"
+_THINK = "First think, then answer:\n<think>your thoughts</think>"
+_ACT = "Answer at once:\n"
 
 _SYSTEM = """You operate a phone by touch to reach a goal. Each turn you see a screenshot. First think, then answer:
 <think>your thoughts</think><answer>{{"action": "CLICK", "point": [x, y]}}</answer>
@@ -54,7 +60,7 @@ _ALONE: Mapping[str, Action] = {
 def say(action: Action, seen: Observation, frame: Frame) -> str | None:
     """The answer after an empty thought: experts give none."""
     fields = _fields(action, seen, frame)
-    return None if fields is None else f"<think></think><answer>{{{fields}}}</answer>"
+    return None if fields is None else f"{_NO_THOUGHT}<answer>{{{fields}}}</answer>"
 
 
 def _fields(action: Action, seen: Observation, frame: Frame) -> str | None:
@@ -139,4 +145,24 @@ _READERS: Mapping[str, Callable[[Mapping[str, Value], Frame], Action]] = {
     "ANSWER": lambda fields, _: Answer(grammar.text_of(_first(fields, "value", "text"))),
 }
 
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE), fills=True)
+
+def _say_bare(action: Action, seen: Observation, frame: Frame) -> str | None:
+    said = say(action, seen, frame)
+    return None if said is None else said.removeprefix(_NO_THOUGHT)
+
+
+def _parts(text: str) -> AnswerText:
+    return tagged(text, action="answer")
+
+
+_READ = grammar.reading(_read, _SHAPE)
+
+GRAMMAR = Grammar(
+    system=_SYSTEM,
+    say=say,
+    read=_READ,
+    parts=_parts,
+    thinks=True,
+    bare=Grammar(system=_SYSTEM.replace(_THINK, _ACT), say=_say_bare, read=_READ, parts=_parts, fills=True),
+    fills=True,
+)

@@ -6,6 +6,7 @@ A drag takes two calls in one answer, since the tool drags from where the pointe
 
 from collections.abc import Callable, Mapping
 
+from cairn.codecs.answer_parts import tagged
 from cairn.codecs.dialects import grammar
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.dialects.literals import Value
@@ -27,6 +28,7 @@ from cairn.data.action import (
     Type,
     Wait,
 )
+from cairn.data.answer import AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
@@ -155,4 +157,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Value], Frame], Action]] = {
     "terminate": lambda arguments, _: Finish(grammar.status_of(arguments.get("status"))),
 }
 
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE))
+
+def _parts(text: str) -> AnswerText:
+    return tagged(text, action="tool_call", most=2)  # a drag has two
+
+
+GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE), parts=_parts)

@@ -5,6 +5,7 @@ A swipe is a scroll by the way that the finger goes, from `coordinate` to `coord
 
 from collections.abc import Callable, Mapping
 
+from cairn.codecs.answer_parts import tagged
 from cairn.codecs.dialects import grammar
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.dialects.literals import Value
@@ -25,6 +26,7 @@ from cairn.data.action import (
     Type,
     Wait,
 )
+from cairn.data.answer import AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
@@ -127,4 +129,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Value], Frame], Action]] = {
     "terminate": lambda arguments, _: Finish(grammar.status_of(arguments.get("status"))),
 }
 
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(read_call, _SHAPE))
+
+def _parts(text: str) -> AnswerText:
+    return tagged(text, action="tool_call")
+
+
+GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(read_call, _SHAPE), parts=_parts)

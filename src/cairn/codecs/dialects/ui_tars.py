@@ -6,6 +6,7 @@ is the codec's coordinate space; boxes of four numbers and `point=` are taken by
 
 from collections.abc import Callable, Mapping
 
+from cairn.codecs.answer_parts import labelled
 from cairn.codecs.dialects import grammar
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.dialects.literals import Call, Value, read_call
@@ -183,4 +184,4 @@ _READERS: Mapping[str, Callable[[Call, Frame], Action]] = {
     "finished": _finished,
 }
 
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE))
+GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE), parts=labelled, thinks=True)
