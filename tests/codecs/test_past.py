@@ -93,6 +93,7 @@ def test_a_turn_that_ended_otherwise_is_ended_by_a_line_break_all_the_same() -> 
     for end in (END, None):
         past = (answered(" click stop [1]", PAGES[0], end=end),)
         assert "Act: click stop [1]\ngo [1]" in shown(text_codec(Telling.FULL), past, PAGES[1])
+        assert END not in text_codec(Telling.FULL).prompt(GOAL, past, PAGES[1]).token_ids
 
 
 def test_what_was_done_before_a_snapshot_is_told_as_it_would_have_been_said() -> None:
