@@ -39,4 +39,5 @@ def test_hashes_near_a_leader_are_one_and_those_of_other_pages_never_are() -> No
     bits = [np.arange(8) < n for n in (0, 1, 2, 3, 4)]
     assert alike(bits, bits=0, among=["a"] * 5) == [0, 1, 2, 3, 4]
     assert alike(bits, bits=2, among=["a"] * 5) == [0, 0, 0, 3, 3]
+    assert alike([bits[0], bits[3], bits[2]], bits=2, among=["a"] * 3) == [0, 1, 0]  # near both: the first leads
     assert alike([bits[0]] * 3, bits=8, among=["a", "b", "a"]) == [0, 1, 0]
