@@ -27,6 +27,7 @@ from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, che
 from cairn.train.objective import Objective, correction_weights, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
 from cairn.train.preference import PreferenceObjective, cost_and_slopes, sides_of
+from cairn.train.reference import Following, Reference
 from cairn.train.survey import Survey
 
 
@@ -38,6 +39,7 @@ class Settings:
     improvement: Optimisation
     objective: Objective = field(default_factory=Objective)
     preference: PreferenceObjective = field(default_factory=PreferenceObjective)
+    following: Following = field(default_factory=Following)  # of the policy that both hold on to
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
     placeholder_id: int | None = None  # the token that stands for an image
@@ -67,7 +69,7 @@ class GradientLearner:
         self._clock = clock
         self._version = PolicyVersion(0)
         self._optimisers: dict[state.Phase, Optimiser] = {}
-        self._reference: Policy | None = None
+        self._reference: Reference | None = None
         self._found: dict[int, Tensor] = {}  # log-probabilities before an update's first step, by example
 
     @property
@@ -98,7 +100,7 @@ class GradientLearner:
         self._check_shape(batch)
         check_sampled(batch, version=self._version)
         if self._settings.objective.kl_coefficient and self._reference is None:
-            self._reference = self._policy.copy()
+            self._reference = Reference(self._policy)
         examples = [example(i, s) for i, s in enumerate(batch.samples)]
         rounds = self._rounds(examples)
         self._found = {}
@@ -119,6 +121,7 @@ class GradientLearner:
                 before.agreement.verify()
             norm, rate = self._optimiser("improve").step()
         during.loss /= self._settings.objective.epochs
+        self._follow()
         return self._finish(started, before, during, norm=norm, rate=rate)
 
     def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
@@ -131,7 +134,7 @@ class GradientLearner:
         self._check_shape(sides.batch)
         check_sampled(sides.batch, version=self._version)
         if self._reference is None:
-            self._reference = self._policy.copy()
+            self._reference = Reference(self._policy)
         survey = self._survey()
         gains = self._gains(sides.examples, self._reference, survey)
         survey.agreement.verify()
@@ -146,10 +149,11 @@ class GradientLearner:
             own = tokens(part, self._policy.device)
             (worth[[e.index for e in part]][own.sequence] * scores.chosen).sum().backward()
         norm, rate = self._optimiser("improve").step()
+        self._follow()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
     @torch.no_grad()
-    def _gains(self, examples: Sequence[Example], reference: Policy, survey: Survey | None) -> list[float]:
+    def _gains(self, examples: Sequence[Example], reference: Reference, survey: Survey | None) -> list[float]:
         """By how much each answer is likelier than under `reference`, in nats."""
         found: dict[int, float] = {}
         temperature = self._settings.objective.temperature
@@ -171,14 +175,14 @@ class GradientLearner:
         header = state.load(path, self._state(), optimiser=self._optimiser)
         self._version = PolicyVersion(header.version)
         if header.reference is not None:
-            self._reference = self._policy.copy()
-            state.load_weights(header.reference, self._reference.model)
+            self._reference = Reference(self._policy)
+            self._reference.load(header.reference, age=header.reference_age)
 
     def _state(self) -> state.LearnerState:
         return state.LearnerState(
             version=self._version,
             model=self._policy.model,
-            reference=self._reference.model if self._reference else None,
+            reference=self._reference,
             optimisers=self._optimisers,
         )
 
@@ -210,15 +214,14 @@ class GradientLearner:
         objective = self._settings.objective
         cost = torch.zeros((), device=scores.chosen.device)
         if self._reference is not None and objective.kl_coefficient:
-            with torch.no_grad():
-                reference = self._score(self._reference, part, temperature=objective.temperature)
+            reference = self._score(self._reference, part, temperature=objective.temperature)
             estimate = kl.k2 if objective.kl_estimator == "k2" else kl.k3
             cost = cost + objective.kl_coefficient * (own.weights * estimate(scores.chosen, reference.chosen)).sum()
         if objective.entropy_coefficient:
             cost = cost - objective.entropy_coefficient * (own.weights * scores.entropy).sum()
         return cost
 
-    def _score(self, policy: Policy, part: Sequence[Example], *, temperature: float) -> Scores:
+    def _score(self, policy: Policy | Reference, part: Sequence[Example], *, temperature: float) -> Scores:
         prompts, answers, sampled = ([e.prompt for e in part], [e.answer for e in part], [e.sampled for e in part])
         return policy.scores(prompts, answers, sampled, temperature=temperature)
 
@@ -248,6 +251,10 @@ class GradientLearner:
             parts = np.array_split(shuffled, min(objective.minibatches, len(examples)))
             rounds.extend([examples[i] for i in part] for part in parts)
         return rounds
+
+    def _follow(self) -> None:
+        if self._reference is not None:
+            self._reference.follow(self._settings.following)
 
     def _survey(self) -> Survey:
         return Survey(Agreement(version=self._version, bounds=self._settings.bounds))

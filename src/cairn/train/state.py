@@ -1,6 +1,7 @@
 """What a learner's checkpoint holds: the model as `from_pretrained` reads it, and beside it safetensors and JSON only.
 
-config.json, model.safetensors, …   the model (and its processor)
+config.json, model.safetensors, …   the model (and its processor), or
+adapter_config.json, …              the adapter alone, and what it was trained on
 optimiser.safetensors               moments, by "phase/weight/moment"
 learner.json                        version and step counts
 reference/                          the policy that a KL term holds on to, where there is one
@@ -12,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from cairn.errors import ConfigError
+from cairn.models.saving import load_weights, save_model
 from cairn.train.checkpoint import existing, write_directory
 from cairn.train.optimisation import Optimiser
+from cairn.train.reference import Reference
 
 Phase = Literal["imitate", "improve"]
 PHASES: tuple[Phase, ...] = ("imitate", "improve")
@@ -35,7 +37,7 @@ class LearnerState:
 
     version: int
     model: PreTrainedModel
-    reference: PreTrainedModel | None
+    reference: Reference | None
     optimisers: Mapping[Phase, Optimiser]
 
 
@@ -45,21 +47,26 @@ class Header:
 
     version: int
     reference: Path | None  # where the reference policy is
+    reference_age: int  # updates since it was the policy
 
 
 def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], None] | None) -> None:
     """Write `state` to the directory `path`, all of it or nothing."""
 
     def fill(fresh: Path) -> None:
-        state.model.save_pretrained(fresh)
+        save_model(state.model, fresh)
         if save_processor is not None:
             save_processor(fresh)
         if state.reference is not None:
-            state.reference.save_pretrained(fresh / _REFERENCE)
+            state.reference.save(fresh / _REFERENCE)
         moments = {f"{phase}/{n}": t for phase, o in state.optimisers.items() for n, t in o.tensors()}
         save_file(moments, fresh / _MOMENTS)
         steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
-        header = {"version": state.version, "steps": steps}
+        header = {
+            "version": state.version,
+            "steps": steps,
+            "reference_age": state.reference.age if state.reference else 0,
+        }
         (fresh / _HEADER).write_text(json.dumps(header, indent=2), encoding="utf-8")
 
     write_directory(path, fill)
@@ -72,7 +79,7 @@ def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimi
         header = json.loads((found / _HEADER).read_text(encoding="utf-8"))
         moments = load_file(found / _MOMENTS)
         steps: dict[Phase, int] = {phase: int(header["steps"][phase]) for phase in PHASES if phase in header["steps"]}
-        version = int(header["version"])
+        version, age = int(header["version"]), int(header.get("reference_age", 0))
         load_weights(found, state.model)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ConfigError(f"{found} is damaged, or holds no learner's checkpoint: {error}") from error
@@ -81,11 +88,4 @@ def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimi
         own = {k.removeprefix(prefix): t for k, t in moments.items() if k.startswith(prefix)}
         optimiser(phase).restore(own, steps=count)
     reference = found / _REFERENCE
-    return Header(version=version, reference=reference if reference.is_dir() else None)
-
-
-@torch.no_grad()
-def load_weights(path: Path, model: PreTrainedModel) -> None:
-    """Copy the weights of a saved model of the same class into `model`."""
-    saved = type(model).from_pretrained(path, dtype=model.dtype)
-    model.load_state_dict(saved.state_dict())
+    return Header(version=version, reference=reference if reference.is_dir() else None, reference_age=age)
