@@ -1,5 +1,7 @@
 """Moments in two bytes or one: unbiased, small, and as good as torch's own."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import nn
 from cairn.train.compact import BLOCK, Compact, CompactAdamW, Group, codes, decoded, encoded, rounded
 from cairn.train.optimisation import Optimisation, Optimiser
 
+Kind = Literal["float32", "bfloat16", "8bit"]
 KINDS: tuple[Compact, ...] = ("bfloat16", "8bit")
 SIDE = 96  # squared, above the size from which moments are kept in few bytes
 
@@ -89,7 +92,7 @@ def model() -> nn.Module:
         return nn.Sequential(nn.Linear(SIDE, SIDE), nn.LayerNorm(SIDE), nn.Linear(SIDE, SIDE))
 
 
-def train(kind: Compact | str, *, steps: int, rate: float = 1e-3) -> tuple[nn.Module, Optimiser, list[float]]:
+def train(kind: Kind, *, steps: int, rate: float = 1e-3) -> tuple[nn.Module, Optimiser, list[float]]:
     trained = model()
     optimiser = Optimiser(model=trained, optimisation=wanted(kind, rate=rate))
     costs: list[float] = []
@@ -102,8 +105,8 @@ def train(kind: Compact | str, *, steps: int, rate: float = 1e-3) -> tuple[nn.Mo
     return trained, optimiser, costs
 
 
-def wanted(kind: str, *, rate: float = 1e-3) -> Optimisation:
-    return Optimisation(learning_rate=rate, weight_decay=0.01, state=kind, max_grad_norm=10.0)  # type: ignore[arg-type]
+def wanted(kind: Kind, *, rate: float = 1e-3) -> Optimisation:
+    return Optimisation(learning_rate=rate, weight_decay=0.01, state=kind, max_grad_norm=10.0)
 
 
 def data(number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,7 +134,7 @@ def test_the_first_step_is_torchs_own(kind: Compact) -> None:
 
 
 def test_small_weights_and_embeddings_keep_whole_moments_and_are_torchs_own() -> None:
-    def moved(kind: str) -> list[torch.Tensor]:
+    def moved(kind: Kind) -> list[torch.Tensor]:
         torch.random.manual_seed(0)
         table = nn.ModuleDict({"words": nn.Embedding(SIDE, SIDE), "head": nn.Linear(8, 8)})
         optimiser = Optimiser(model=table, optimisation=wanted(kind))
@@ -145,7 +148,7 @@ def test_small_weights_and_embeddings_keep_whole_moments_and_are_torchs_own() ->
 
 
 @pytest.mark.parametrize(("kind", "bytes_each"), [("float32", 8.0), ("bfloat16", 4.0), ("8bit", 2.0 + 8 / BLOCK)])
-def test_what_moments_take(kind: str, bytes_each: float) -> None:
+def test_what_moments_take(kind: Kind, bytes_each: float) -> None:
     _, optimiser, _ = train(kind, steps=1)
     found = {name: tensor for name, tensor in optimiser.tensors() if name.startswith("0.weight/exp_avg")}
     taken = sum(tensor.numel() * tensor.element_size() for tensor in found.values())

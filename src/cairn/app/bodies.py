@@ -59,7 +59,7 @@ def build_body(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Pa
 
 def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path | None) -> Body:
     register()
-    model = _new_pixel(seed) if saved is None else _saved_pixel(saved)
+    model = _new_pixel(seed) if saved is None else saved_pixel(saved)
     shape = model.config
     codec = PixelCodec(
         vocabulary=shape.vocabulary,
@@ -88,7 +88,8 @@ def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path |
     )
 
 
-def _saved_pixel(path: Path) -> PixelForCausalLM:
+def saved_pixel(path: Path) -> PixelForCausalLM:
+    """The pixel policy that a directory holds."""
     try:
         return PixelForCausalLM.from_pretrained(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:

@@ -81,6 +81,11 @@ class GradientLearner:
         """What is trained: the same object for the learner's whole life."""
         return self._policy
 
+    @property
+    def moment_bytes(self) -> int:
+        """Memory of all that optimisers keep between updates."""
+        return sum(t.numel() * t.element_size() for o in self._optimisers.values() for _, t in o.tensors())
+
     def imitate(self, batch: Batch) -> LearnerStep:
         started = self._clock()
         self._check_shape(batch)
