@@ -13,6 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 from cairn.app.bodies import saved_pixel
 from cairn.app.preparing import adaptation, begin
 from cairn.app.run import config_of, saved_policy
+from cairn.app.stages import last_run
 from cairn.config.tables import PolicyOptions
 from cairn.errors import ConfigError
 from cairn.models.adapters import adapt, load_adapter, merge
@@ -39,9 +40,13 @@ class Exported:
 
 
 def export(run: Path, out: Path, *, checkpoint: str, dtype: ExportType) -> Exported:
-    """Write a run's saved policy to the new directory `out`, adapters merged, as `from_pretrained` reads it."""
-    config = config_of(run)
-    saved = existing(saved_policy(run, checkpoint))
+    """Write a run's saved policy to the new directory `out`, adapters merged, as `from_pretrained` reads it.
+
+    Of a run with stages it is that of the last one that has begun.
+    """
+    last = last_run(run)
+    config = config_of(last)
+    saved = existing(saved_policy(last, checkpoint))
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty: choose a new directory")
     disable_progress_bar()

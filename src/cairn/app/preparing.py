@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from cairn.config.tables import PolicyOptions
 from cairn.errors import ConfigError
-from cairn.models.adapters import Adaptation, adapt, is_adapter, load_adapter
+from cairn.models.adapters import Adaptation, adapt, base_of, is_adapter, load_adapter
 from cairn.models.loading import device_of, working_type
 from cairn.models.recomputing import recompute
 
@@ -23,7 +23,7 @@ class Beginning:
 
 
 def begin(options: PolicyOptions, path: Path, *, saved: Path | None) -> Beginning:
-    """The recipe's own model in `path`, or what was saved of it. Adapters are put on what the run set out from."""
+    """The recipe's own model in `path`, or what was saved of it. Adapters are put on the model that they name."""
     if saved is None or not is_adapter(saved):
         return Beginning(base=saved or path, adapter=None)
     if not options.lora_rank:
@@ -31,8 +31,8 @@ def begin(options: PolicyOptions, path: Path, *, saved: Path | None) -> Beginnin
             f"{saved} holds an adapter alone: set policy.lora_rank as in its run, or begin with the model that "
             "`cairn policy export` makes of it"
         )
-    start = Path(options.start) if options.start else saved
-    return Beginning(base=path if is_adapter(start) else start, adapter=saved)
+    named = base_of(saved)
+    return Beginning(base=named if (named / "config.json").is_file() else path, adapter=saved)
 
 
 def loading_type(options: PolicyOptions) -> torch.dtype:

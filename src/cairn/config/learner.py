@@ -25,7 +25,7 @@ class OptimizerOptions(Table):
 
     def check(self, phase: str, *, updates: int | None) -> None:
         """Raise a `ValueError` where the rate falls and nobody knows until when."""
-        if self.schedule != "constant" and not updates:
+        if self.schedule != "constant" and updates is None:
             raise ValueError(
                 f'{phase}.optimizer.schedule = "{self.schedule}" needs {phase}.updates: minutes alone do not say how '
                 "many there will be"

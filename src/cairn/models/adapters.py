@@ -181,6 +181,14 @@ def is_adapter(folder: Path) -> bool:
     return (folder / _CONFIG).is_file()
 
 
+def base_of(folder: Path) -> Path:
+    """Where the model lay that a saved adapter was trained on."""
+    try:
+        return Path(json.loads((folder / _BASE).read_text(encoding="utf-8"))["path"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"the adapter in {folder} does not say what it was trained on: {error}") from error
+
+
 def save_adapter(model: PreTrainedModel, folder: Path) -> None:
     """Write the adapters alone."""
     weights = {_PUBLISHED + _short(name): weight.detach().contiguous() for name, weight in adapter(model).items()}
@@ -199,7 +207,7 @@ def load_adapter(folder: Path, model: PreTrainedModel) -> None:
     """
     base = json.loads((folder / _BASE).read_text(encoding="utf-8"))
     if base["fingerprint"] != fingerprint(model):
-        raise ConfigError(f"the adapter in {folder} was trained on {base['path']}, whose weights are not those here")
+        raise ConfigError(f"the adapter in {folder} was trained on {base['path']}, which {model.name_or_path} is not")
     saved = load_file(folder / _WEIGHTS)
     wanted = {_PUBLISHED + _short(name): weight for name, weight in adapter(model).items()}
     shapes = [{(name, tuple(weight.shape)) for name, weight in held.items()} for held in (saved, wanted)]
