@@ -90,6 +90,19 @@ def test_more_ranks_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         pass
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"policy": {"model": "smollm2", "codec": "text", "lora_rank": 4}},
+        {"reinforcement": {"optimizer": {"state": "8bit"}}},
+    ],
+)
+def test_what_one_process_alone_can_do_is_refused(table: dict[str, dict[str, object]]) -> None:
+    config = RunConfig.model_validate(table)
+    with pytest.raises(ConfigError, match="leave out --ranks"), Company.of(2) as company, company.leading(config):
+        pass
+
+
 def test_a_process_follows_where_its_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not follows()
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -1,6 +1,7 @@
 """The policy of a run, whole: model, codec, engine and learner, around one set of weights."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
@@ -10,6 +11,7 @@ from cairn.config.recipe import RunConfig
 from cairn.config.tables import OptimizerOptions, ReinforcementOptions
 from cairn.data.ids import PolicyVersion
 from cairn.engines.transformers import TransformersEngine
+from cairn.models.adapters import plain_weights
 from cairn.ports import BlobStore, Codec, Engine, Learner, Sampling
 from cairn.train.guard import Bounds
 from cairn.train.leading import LeadingLearner, follow
@@ -20,6 +22,7 @@ from cairn.train.objective import Loss, Objective
 from cairn.train.optimisation import Optimisation
 from cairn.train.preference import PreferenceLoss, PreferenceObjective
 from cairn.train.ranks import Group
+from cairn.train.reference import Following
 from cairn.train.sharding import ShardedPolicy
 
 
@@ -48,7 +51,7 @@ def build_brain(
     engine_policy = body.policy.copy(dtype=body.engine_type) if own else body.policy
     if meeting is None:
         learner = _learner(config, body)
-        weights = body.policy.model.state_dict
+        weights = partial(plain_weights, body.policy.model)
     else:
         learner = LeadingLearner(_learner(config, body, group=meeting.group), meeting=meeting, blobs=blobs)
         weights = learner.weights
@@ -90,8 +93,8 @@ def _settings(config: RunConfig, body: Body) -> Settings:
     learning = config.reinforcement
     loss, preference = _losses(learning)
     return Settings(
-        imitation=_optimisation(config.imitation.optimizer),
-        improvement=_optimisation(learning.optimizer),
+        imitation=_optimisation(config.imitation.optimizer, steps=config.imitation.updates or 0),
+        improvement=_optimisation(learning.optimizer, steps=_steps(learning)),
         objective=Objective(
             loss=loss,
             dual_clip=learning.dual_clip,
@@ -108,6 +111,7 @@ def _settings(config: RunConfig, body: Body) -> Settings:
             minibatches=learning.minibatches,
         ),
         preference=PreferenceObjective(loss=preference, beta=learning.beta, smoothing=learning.smoothing),
+        following=Following(kept=learning.reference_ema, every=learning.reference_every),
         bounds=Bounds(),
         max_tokens=config.policy.token_budget,
         placeholder_id=body.placeholder_id,
@@ -125,11 +129,20 @@ def _losses(options: ReinforcementOptions) -> tuple[Loss, PreferenceLoss]:
             return loss, "dpo"
 
 
-def _optimisation(options: OptimizerOptions) -> Optimisation:
+def _steps(options: ReinforcementOptions) -> int:
+    """How many the optimiser takes, where every update has a gradient."""
+    return (options.updates or 0) * options.epochs * options.minibatches
+
+
+def _optimisation(options: OptimizerOptions, *, steps: int) -> Optimisation:
     return Optimisation(
         learning_rate=options.learning_rate,
         betas=(options.beta1, options.beta2),
         weight_decay=options.weight_decay,
         warmup_steps=options.warmup_steps,
+        schedule=options.schedule,
+        steps=steps,
+        final_share=options.final_share,
         max_grad_norm=options.max_grad_norm,
+        state=options.state,
     )

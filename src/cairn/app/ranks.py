@@ -56,6 +56,7 @@ class Company:
         if self._count == 1:
             yield None
             return
+        _require_plain(config)
         meeting = self._meeting = self._meeting or self._meet(config)
         from cairn.train.meeting import Order
 
@@ -141,6 +142,21 @@ def _start(seat: "Seat", rank: int, port: int) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "cairn.cli.main", "train", "the recipe of rank 0"]
     standard_error = 2  # standard output is rank 0's: its last line is JSON
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=standard_error)  # noqa: S603 - our own
+
+
+def _require_plain(config: RunConfig) -> None:
+    """Raise a `ConfigError` for what one process alone can do."""
+    if config.policy.lora_rank:
+        raise ConfigError("policy.lora_rank: adapters are trained by one process; set it to 0, or leave out --ranks")
+    for name, optimizer in (
+        ("imitation", config.imitation.optimizer),
+        ("reinforcement", config.reinforcement.optimizer),
+    ):
+        if optimizer.state != "float32":
+            raise ConfigError(
+                f'{name}.optimizer.state = "{optimizer.state}" is for one process: several ranks share out moments in '
+                'float32; set it to "float32", or leave out --ranks'
+            )
 
 
 def _require_devices(count: int) -> None:

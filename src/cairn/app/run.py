@@ -32,7 +32,7 @@ from cairn.loop import progress as progress_file
 from cairn.loop.course import CHECKPOINTS, PROGRESS
 from cairn.loop.events import notice
 from cairn.loop.progress import Progress
-from cairn.models.loading import configure_torch, require_model
+from cairn.models.loading import configure_torch, require_model, require_peft
 from cairn.models.vision.families import require_kind
 from cairn.ports import BlobStore, Environment, EventSink
 from cairn.snapshots.environment import SnapshotEnvironment
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = "snapshots"
 """The folder in a run's directory where its saved states have their home."""
+_POLICY_FILES = ("config.json", "adapter_config.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +173,10 @@ def check_ready(config: RunConfig) -> None:
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))
         require_kind(Path(options.path), codec=options.codec, sees=options.sees)
-    if options.start is not None and not (Path(options.start) / "config.json").is_file():
+    if options.start is not None and not any((Path(options.start) / name).is_file() for name in _POLICY_FILES):
         raise ConfigError(f"policy.start: there is no saved policy in {options.start}")
+    if options.lora_rank:
+        require_peft()
 
 
 def _writer(request: TrainRequest) -> RunWriter:

@@ -1,4 +1,4 @@
-"""`cairn bench learner`: what it saves that shared tokens are computed once."""
+"""`cairn bench learner` and `update-memory`: what it saves to compute tokens once, and layers twice."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -64,3 +64,41 @@ def learner(
         if not quiet:
             print_table(learner_table(found))
         typer.echo(learner_json(found))
+
+
+def update_memory(
+    *,
+    width: Annotated[int, typer.Option(min=64, help="Of the model's states; a multiple of 64.")] = 512,
+    layers: Annotated[int, typer.Option(min=1)] = 12,
+    vocabulary: Annotated[int, typer.Option(min=200)] = 8192,
+    answers: Annotated[int, typer.Option(min=1)] = 8,
+    answer_tokens: Annotated[int, typer.Option(min=1)] = 40,
+    prompt_tokens: Annotated[int, typer.Option(min=1)] = 1024,
+    repetitions: Annotated[int, typer.Option(min=1, help="Of every way, after one that is not counted.")] = 3,
+    threads: Annotated[int, typer.Option(min=1)] = 2,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No table: the JSON line alone.")] = False,
+) -> None:
+    """Memory and time of an update on CPU: all weights or adapters, layers kept or not, moments whole or not.
+
+    Example: cairn bench update-memory --width 768
+    """
+    with reported():
+        from cairn.bench.update_memory import UpdateShape, bench_updates, updates_json, updates_table
+        from cairn.models.loading import require_peft
+
+        require_peft()
+        shape = UpdateShape(
+            width=width,
+            layers=layers,
+            vocabulary=vocabulary,
+            prompt_tokens=prompt_tokens,
+            answers=answers,
+            answer_tokens=answer_tokens,
+            repetitions=repetitions,
+            threads=threads,
+        )
+        with ERR.status("measuring") as status:
+            found = bench_updates(shape, progress=status.update)
+        if not quiet:
+            print_table(updates_table(found))
+        typer.echo(updates_json(found))

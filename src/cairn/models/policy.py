@@ -13,7 +13,6 @@ Models of other people's see through `Eyes`: features of each different image on
 as the model wants them. Between an answer's tokens there may be images too, of turns that share a sample.
 """
 
-import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -21,15 +20,17 @@ from typing import TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int32, Int64
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.errors import InvariantError
+from cairn.models.adapters import plain_copy
 from cairn.models.batching import buckets, distinct, micro_batches, padded_left, padded_right
 from cairn.models.looking import Eyes, Features, Looking, check_placeholders
 from cairn.models.prefix import Prefix, RowCache, join, joinable
+from cairn.models.recomputing import recomputed_layers, recomputing
 from cairn.models.scoring import Scores, of_hidden, of_logits
 from cairn.models.tree import Rows, tree_batches
 from cairn.models.trees import Show, tree_reader
@@ -69,6 +70,7 @@ class Policy:
         self._autocast = autocast
         self._sharing = sharing
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
+        self._recomputed = recomputed_layers(model)
         self._several_passes = image_features is None and self._cache_is_joinable()
         self._trees = tree_reader(model, sharing=sharing) if image_features is None else None
 
@@ -90,13 +92,10 @@ class Policy:
     def copy(self, *, dtype: torch.dtype | None = None) -> "Policy":
         """A policy with weights of its own, without gradient: for an engine, or as a reference to stay close to.
 
-        With `dtype` all its weights are of that type and it computes in it.
+        With `dtype` all its weights are of that type and it computes in it. Adapters become part of its weights.
         """
-        model = copy.deepcopy(self.model).requires_grad_(requires_grad=False)
-        if dtype is not None:
-            nn.Module.to(model, dtype=dtype)
         return Policy(
-            model=model,
+            model=plain_copy(self.model, dtype=dtype),
             forbidden_ids=frozenset(self._forbidden.tolist()),
             image_features=self._image_features,
             eyes=self._eyes,
@@ -170,7 +169,8 @@ class Policy:
         with self._precision():  # around both passes, so that weights are rounded once for the two
             if self._eyes is not None and any((answer == self._eyes.placeholder_id).any() for answer in answers):
                 return self._read_whole(prompts, ids)
-            if self._several_passes and len(distinct(prompts)[0]) == len(prompts):
+            whole = self._keeps_no_cache or (self._several_passes and len(distinct(prompts)[0]) == len(prompts))
+            if whole:
                 return self._read_whole(prompts, ids)
             prefix = self.prefill(prompts)
             first = prefix.logits[:, None]
@@ -268,7 +268,7 @@ class Policy:
             read.append(logits)
         order = [i for part in parts for i in part]
         back = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=self.device)
-        return read[0] if len(read) == 1 else torch.cat(read).index_select(0, back)
+        return torch.cat(read).index_select(0, back)
 
     def _seen(self, images: Sequence[ImageId], known: dict[ImageId, Features] | None) -> Mapping[ImageId, Features]:
         """What each of these images is to the model, looked at once; empty without eyes."""
@@ -316,14 +316,24 @@ class Policy:
                 attention_mask=mask,
                 position_ids=positions,
                 past_key_values=cache,
-                use_cache=True,
+                use_cache=not self._keeps_no_cache,
                 logits_to_keep=keep,
                 **images,
             )
         return self._allowed(out.logits), out.past_key_values
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=self._autocast is not None)
+    @property
+    def _keeps_no_cache(self) -> bool:
+        """Layers that are computed again would fill a cache twice."""
+        return bool(self._recomputed) and torch.is_grad_enabled()
+
+    @contextmanager
+    def _precision(self) -> Generator[None]:
+        """In which type passes are computed, and what they keep for their gradients."""
+        enabled = self._autocast is not None
+        autocast = torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=enabled)
+        with autocast, recomputing(self._recomputed):
+            yield
 
     @torch.no_grad()
     def _cache_is_joinable(self) -> bool:

@@ -28,6 +28,7 @@ from cairn.train.objective import Objective, correction_weights, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
 from cairn.train.preference import PreferenceObjective, cost_and_slopes, sides_of
 from cairn.train.ranks import Alone, Group, Ranks, shares
+from cairn.train.reference import Following, Reference
 from cairn.train.survey import Survey
 
 
@@ -39,6 +40,7 @@ class Settings:
     improvement: Optimisation
     objective: Objective = field(default_factory=Objective)
     preference: PreferenceObjective = field(default_factory=PreferenceObjective)
+    following: Following = field(default_factory=Following)  # of the policy that both hold on to
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
     placeholder_id: int | None = None  # the token that stands for an image
@@ -74,7 +76,7 @@ class GradientLearner:
         self._clock = clock
         self._version = PolicyVersion(0)
         self._optimisers: dict[state.Phase, Optimiser] = {}
-        self._reference: Policy | None = None
+        self._reference: Reference | None = None
         self._found: dict[int, Tensor] = {}  # log-probabilities before an update's first step, by example
 
     @property
@@ -85,6 +87,11 @@ class GradientLearner:
     def policy(self) -> Policy:
         """What is trained: the same object for the learner's whole life."""
         return self._policy
+
+    @property
+    def moment_bytes(self) -> int:
+        """Memory of all that optimisers keep between updates."""
+        return sum(t.numel() * t.element_size() for o in self._optimisers.values() for _, t in o.tensors())
 
     def imitate(self, batch: Batch) -> LearnerStep:
         started = self._clock()
@@ -106,7 +113,7 @@ class GradientLearner:
         self._check_shape(batch)
         check_sampled(batch, version=self._version)
         if self._settings.objective.kl_coefficient and self._reference is None:
-            self._reference = self._policy.copy()
+            self._reference = Reference(self._policy)
         examples = [example(i, s) for i, s in enumerate(batch.samples)]
         rounds = self._rounds(examples)
         self._found = {}
@@ -131,6 +138,7 @@ class GradientLearner:
             norm, rate = self._optimiser("improve").step()
         during.join(self._ranks)
         during.loss /= self._settings.objective.epochs
+        self._follow()
         return self._finish(started, before, during, norm=norm, rate=rate)
 
     def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
@@ -143,7 +151,7 @@ class GradientLearner:
         self._check_shape(sides.batch)
         check_sampled(sides.batch, version=self._version)
         if self._reference is None:
-            self._reference = self._policy.copy()
+            self._reference = Reference(self._policy)
         survey = self._survey()
         gains = self._gains(sides.examples, self._reference, survey)
         survey.join(self._ranks)
@@ -161,10 +169,11 @@ class GradientLearner:
             slope = worth[[max(0, e.index) for e in part]] * torch.tensor(of, device=worth.device)
             (slope[own.sequence] * scores.chosen).sum().backward()
         norm, rate = self._optimiser("improve").step()
+        self._follow()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
     @torch.no_grad()
-    def _gains(self, examples: Sequence[Example], reference: Policy, survey: Survey | None) -> list[float]:
+    def _gains(self, examples: Sequence[Example], reference: Reference, survey: Survey | None) -> list[float]:
         """By how much each answer is likelier than under `reference`, in nats."""
         found: dict[int, Tensor] = {}
         temperature = self._settings.objective.temperature
@@ -204,14 +213,14 @@ class GradientLearner:
         header = shards.load_shards(path, self._state(), optimiser=self._optimiser)
         self._version = PolicyVersion(header.version)
         if header.reference is not None:
-            self._reference = self._policy.copy()
-            shards.load_reference(header.reference, self._reference.model)
+            self._reference = Reference(self._policy)
+            shards.load_reference(header.reference, self._reference, age=header.reference_age)
 
     def _state(self) -> state.LearnerState:
         return state.LearnerState(
             version=self._version,
             model=self._policy.model,
-            reference=self._reference.model if self._reference else None,
+            reference=self._reference,
             optimisers=self._optimisers,
         )
 
@@ -244,15 +253,14 @@ class GradientLearner:
         objective = self._settings.objective
         cost = torch.zeros((), device=scores.chosen.device)
         if self._reference is not None and objective.kl_coefficient:
-            with torch.no_grad():
-                reference = self._score(self._reference, part, temperature=objective.temperature)
+            reference = self._score(self._reference, part, temperature=objective.temperature)
             estimate = kl.k2 if objective.kl_estimator == "k2" else kl.k3
             cost = cost + objective.kl_coefficient * (own.weights * estimate(scores.chosen, reference.chosen)).sum()
         if objective.entropy_coefficient:
             cost = cost - objective.entropy_coefficient * (own.weights * scores.entropy).sum()
         return cost
 
-    def _score(self, policy: Policy, part: Sequence[Example], *, temperature: float) -> Scores:
+    def _score(self, policy: Policy | Reference, part: Sequence[Example], *, temperature: float) -> Scores:
         prompts, answers, sampled = ([e.prompt for e in part], [e.answer for e in part], [e.sampled for e in part])
         return policy.scores(prompts, answers, sampled, temperature=temperature)
 
@@ -297,6 +305,10 @@ class GradientLearner:
             parts = np.array_split(shuffled, min(objective.minibatches, len(examples)))
             rounds.extend([examples[i] for i in part] for part in parts)
         return rounds
+
+    def _follow(self) -> None:
+        if self._reference is not None:
+            self._reference.follow(self._settings.following)
 
     def _survey(self) -> Survey:
         return Survey(Agreement(version=self._version, bounds=self._settings.bounds))

@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.models.policy import Policy
+from cairn.models.saving import load_weights
 from cairn.models.scoring import Scores
 
 T = TypeVar("T")
@@ -120,6 +121,11 @@ def whole_weights(model: PreTrainedModel, *, keep: bool) -> Mapping[str, Tensor]
     return found
 
 
+def is_sharded(model: PreTrainedModel) -> bool:
+    """Whether this process holds a part of the model alone."""
+    return isinstance(model, FSDPModule)
+
+
 def whole(tensor: Tensor) -> Tensor:
     """What all ranks hold of a tensor together; every rank must ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
@@ -136,6 +142,9 @@ def placed_like(weight: Tensor, full: Tensor) -> Tensor:
 @torch.no_grad()
 def copy_whole(path: Path, model: PreTrainedModel) -> None:
     """Copy the weights of a saved whole model of the same class into `model`, or this rank's slices of them."""
+    if not is_sharded(model):
+        load_weights(path, model)
+        return
     saved = _class(model).from_pretrained(path, dtype=model.dtype)
     whole = saved.state_dict()
     for name, target in model.state_dict().items():  # a tied head has two names and one storage: written twice, alike

@@ -8,6 +8,7 @@ The index of the shards is a pickle of torch's: load your own checkpoints, or th
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -24,7 +25,8 @@ from cairn.errors import ConfigError
 from cairn.train.checkpoint import existing, fresh_directory, write_directory
 from cairn.train.optimisation import Optimiser
 from cairn.train.ranks import Group
-from cairn.train.sharding import copy_whole, whole_weights
+from cairn.train.reference import Reference
+from cairn.train.sharding import copy_whole, is_sharded, whole_weights
 from cairn.train.state import Header, LearnerState, Phase, header_of, load, write_header
 
 _SHARDS = "shards"
@@ -42,7 +44,7 @@ def save_shards(
     """Write `state` to the directory `path`, all of it or nothing; every rank must ask, and see the same disk."""
     tensors = {f"{_MODEL}/{n}": t for n, t in _weights(state.model).items()}
     if state.reference is not None:
-        tensors |= {f"{_REFERENCE}/{n}": t for n, t in _weights(state.reference).items()}
+        tensors |= {f"{_REFERENCE}/{n}": t for n, t in _weights(state.reference.model).items()}
     for phase, optimiser in state.optimisers.items():
         tensors |= {f"{_MOMENTS}/{phase}/{n}": t for n, t in optimiser.tensors()}
 
@@ -85,15 +87,19 @@ def load_shards(path: Path, state: LearnerState, *, optimiser: Callable[[Phase],
         own = {n.removeprefix(prefix): t for n, t in moments.items() if n.startswith(prefix)}
         optimiser(phase).restore(own, steps=steps)
     has_reference = any(name.startswith(f"{_REFERENCE}/") for name in known)
-    return Header(version=header.version, steps=header.steps, reference=found if has_reference else None)
+    return replace(header, reference=found if has_reference else None)
 
 
-def load_reference(path: Path, model: PreTrainedModel) -> None:
-    """Put the reference's weights that `path`, of a header, holds into `model`, whoever wrote them."""
+def load_reference(path: Path, reference: Reference, *, age: int) -> None:
+    """Make `reference` what `path`, of a header, holds, whoever wrote it."""
     if (path / _SHARDS).is_dir():
-        _read(path, {f"{_REFERENCE}/{n}": t for n, t in _weights(model).items()})
-        return
-    copy_whole(path, model)
+        _read(path, {f"{_REFERENCE}/{n}": t for n, t in _weights(reference.model).items()})
+        reference.age = age
+    elif is_sharded(reference.model):
+        copy_whole(path, reference.model)
+        reference.age = age
+    else:
+        reference.load(path, age=age)
 
 
 def _read(found: Path, targets: dict[str, Tensor]) -> None:

@@ -1,6 +1,7 @@
 """What a learner's checkpoint holds: the model as `from_pretrained` reads it, and beside it safetensors and JSON only.
 
-config.json, model.safetensors, …   the model (and its processor)
+config.json, model.safetensors, …   the model (and its processor), or
+adapter_config.json, …              the adapter alone, and what it was trained on
 optimiser.safetensors               moments, by "phase/weight/moment"
 learner.json                        version and step counts
 reference/                          the policy that a KL term holds on to, where there is one
@@ -17,8 +18,10 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from cairn.errors import ConfigError
+from cairn.models.saving import save_model
 from cairn.train.checkpoint import existing, write_directory
 from cairn.train.optimisation import Optimiser
+from cairn.train.reference import Reference
 from cairn.train.sharding import copy_whole
 
 Phase = Literal["imitate", "improve"]
@@ -35,7 +38,7 @@ class LearnerState:
 
     version: int
     model: PreTrainedModel
-    reference: PreTrainedModel | None
+    reference: Reference | None
     optimisers: Mapping[Phase, Optimiser]
 
 
@@ -46,17 +49,18 @@ class Header:
     version: int
     steps: Mapping[Phase, int]
     reference: Path | None  # where the reference policy is
+    reference_age: int  # updates since it was the policy
 
 
 def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], None] | None) -> None:
     """Write `state` to the directory `path`, all of it or nothing."""
 
     def fill(fresh: Path) -> None:
-        state.model.save_pretrained(fresh)
+        save_model(state.model, fresh)
         if save_processor is not None:
             save_processor(fresh)
         if state.reference is not None:
-            state.reference.save_pretrained(fresh / _REFERENCE)
+            state.reference.save(fresh / _REFERENCE)
         moments = {f"{phase}/{n}": t for phase, o in state.optimisers.items() for n, t in o.tensors()}
         save_file(moments, fresh / _MOMENTS)
         write_header(fresh, state)
@@ -83,7 +87,8 @@ def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimi
 def write_header(folder: Path, state: LearnerState) -> None:
     """Version and step counts."""
     steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
-    header = {"version": state.version, "steps": steps}
+    age = state.reference.age if state.reference else 0
+    header = {"version": state.version, "steps": steps, "reference_age": age}
     (folder / HEADER).write_text(json.dumps(header, indent=2), encoding="utf-8")
 
 
@@ -95,4 +100,5 @@ def header_of(folder: Path) -> Header:
         version=int(told["version"]),
         steps={phase: int(told["steps"][phase]) for phase in PHASES if phase in told["steps"]},
         reference=reference if reference.is_dir() else None,
+        reference_age=int(told.get("reference_age", 0)),
     )
