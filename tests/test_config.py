@@ -40,7 +40,8 @@ def test_an_unknown_key_is_named_with_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("reinforcement.group_size=1", "reinforcement.group_size: input should be greater than or equal to 2"),
+        ("reinforcement.group_size=0", "reinforcement.group_size: input should be greater than or equal to 1"),
+        ("reinforcement.group_size=1", "reinforcement.group_size = 1 leaves nothing to compare with"),
         ("reinforcement.group_size=many", "reinforcement.group_size: input should be a valid integer"),
         ("group_size", "expected key=value"),
         ("seed.x=1", "seed is not a table"),

@@ -14,7 +14,7 @@ from cairn.data.answer import AnswerShape, AnswerText
 from cairn.data.history import Deed
 from cairn.data.ids import ImageId, PolicyVersion, SnapshotId
 from cairn.data.observation import Box, Observation
-from cairn.data.sample import Batch, Preference
+from cairn.data.sample import Appraisal, Batch, Preference, Sample
 from cairn.data.task import RolloutPlan, Start, Task, Template
 from cairn.data.trajectory import Completion, Evidence, Prompt, ScoredGroup, ScoredTrajectory, Term, Trajectory
 
@@ -238,6 +238,10 @@ class LearnerStep:
     mismatch_max: float
     trained_tokens: int  # computed by the learner
     seconds: float
+    ratio_mean: float = 1.0  # of the new to the sampling policy's probabilities, over sampled tokens
+    ratio_deviation: float = 0.0
+    value_loss: float = 0.0  # of a critic, before its steps
+    explained: float = 0.0  # share of the returns' variance that the critic knew; below 0: worse than their mean
 
 
 class Learner(Protocol):
@@ -248,6 +252,10 @@ class Learner(Protocol):
 
     def imitate(self, batch: Batch) -> LearnerStep:
         """One step of maximum likelihood; `weights` are the tokens' weights."""
+        ...
+
+    def appraise(self, samples: Sequence[Sample]) -> Sequence[Appraisal]:
+        """What estimators need to know of each sample, where they need more than rewards."""
         ...
 
     def improve(self, batch: Batch) -> LearnerStep:

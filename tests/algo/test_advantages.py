@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.algo.advantages import group_relative, leave_one_out, scale_negative
+from cairn.algo.advantages import group_relative, leave_one_out, scale_negative, success_scale
 
 GROUPS = st.lists(st.floats(-10, 10, width=32), min_size=2, max_size=32).map(lambda xs: np.array(xs, np.float32))
 ESTIMATORS = [
@@ -29,6 +29,7 @@ def group(ones: int, zeros: int) -> np.ndarray:
         (1, 3, "std", 1.5, -0.5),
         (1, 7, "population", 2.6458, -0.3780),
         (4, 4, "population", 1.0, -1.0),
+        (1, 1, "population", 1.0, -1.0),
         (1, 3, "population", 1.7321, -0.5774),
         (1, 3, "none", 0.75, -0.25),
     ],
@@ -104,3 +105,11 @@ def test_a_scale_of_one_changes_nothing_and_of_zero_leaves_the_successes(rewards
     advantages = leave_one_out(rewards)
     np.testing.assert_array_equal(scale_negative(advantages, scale=1.0), advantages)
     np.testing.assert_array_equal(scale_negative(advantages, scale=0.0), np.maximum(advantages, 0))
+
+
+@pytest.mark.parametrize(
+    ("rate", "least", "slope", "scale"),
+    [(0.0, 0.2, 1.0, 0.2), (0.5, 0.2, 1.0, 0.7), (1.0, 0.2, 1.0, 1.0), (0.9, 0.5, 0.0, 0.5), (0.25, 1.0, 3.0, 1.0)],
+)
+def test_golden_scale_of_failures_by_success(rate: float, least: float, slope: float, scale: float) -> None:
+    assert success_scale(rate, least=least, slope=slope) == pytest.approx(scale)

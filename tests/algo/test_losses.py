@@ -118,3 +118,29 @@ def test_the_gradient_of_entropy_is_finite_where_tokens_are_impossible() -> None
 def test_a_wrong_shape_is_refused() -> None:
     with pytest.raises(TypeCheckError):
         losses.clipped_surrogate(torch.zeros(3), torch.zeros(4), credit(torch.zeros(3)), **CLIP)
+
+
+# ── a critic's ────────────────────────────────────────────────────────────────
+
+
+def test_golden_clipped_values() -> None:
+    # it said 0 before; now 0.5 (held at 0.2), 0.1 (within), -0.5 (held at -0.2); the returns are 1, 1 and -0.3
+    values, returns = torch.tensor([0.5, 0.1, -0.5]), torch.tensor([1.0, 1.0, -0.3])
+    got = losses.clipped_values(values, torch.zeros(3), returns, clip=0.2)
+    torch.testing.assert_close(got, torch.tensor([0.32, 0.405, 0.02]))
+    free = losses.clipped_values(values, torch.zeros(3), returns, clip=None)
+    torch.testing.assert_close(free, torch.tensor([0.125, 0.405, 0.02]))
+
+
+@given(cases())
+def test_a_held_value_never_costs_less_and_only_one_beyond_its_return_is_moved(case: Case) -> None:
+    values, before, returns = case
+    values.requires_grad_()
+    held = losses.clipped_values(values, before, returns, clip=0.5)
+    assert (held >= losses.clipped_values(values, before, returns, clip=None)).all()
+    (slope,) = torch.autograd.grad(held.sum(), values)
+    outside = (values.detach() - before).abs() > 0.5 + 1e-6
+    better = (values.detach() - returns).abs() + 1e-5 < (
+        before + (values.detach() - before).clamp(-0.5, 0.5) - returns
+    ).abs()
+    assert (slope[outside & better] == 0).all()

@@ -10,8 +10,8 @@ from cairn.algo.returns import (
     discounted,
     generalised_advantage,
     group_in_group,
-    group_policy_gradient,
     whiten,
+    with_outcome,
 )
 
 numbers = st.lists(st.floats(-5, 5), min_size=1, max_size=12).map(lambda v: np.array(v, np.float64))
@@ -58,13 +58,15 @@ def test_what_the_policy_was_shown_is_passed_over() -> None:
 
 
 def test_against_the_greedy_answer() -> None:
-    assert against_greedy(np.array([1, 0], np.float32), greedy=0.25) == pytest.approx([0.75, -0.25])
+    for reward, worth in ((1.0, 0.75), (0.0, -0.25)):
+        rewards = with_outcome(np.zeros(2), reward)
+        assert against_greedy(rewards, greedy=0.25) == pytest.approx([worth, worth])
+    assert against_greedy(np.array([-0.1, 1.0]), greedy=0.25, gamma=0.5) == pytest.approx([0.15, 0.75])
 
 
-def test_groups_without_a_gradient_make_the_others_count_more() -> None:
-    one, other = np.array([0.5, -0.5], np.float32), np.zeros(2, np.float32)
-    assert group_policy_gradient([one, other])[0] == pytest.approx([1.0, -1.0])
-    assert (group_policy_gradient([other])[0] == 0).all()
+def test_a_trajectorys_outcome_comes_with_its_last_token_and_each_token_pays_for_itself() -> None:
+    assert with_outcome(np.array([0.1, 0.2, -0.3]), 1.0) == pytest.approx([-0.1, -0.2, 1.3])
+    assert with_outcome(np.empty(0), 1.0).shape == (0,)
 
 
 REWARDS = np.array([1.0, 0.0])

@@ -13,6 +13,7 @@ from cairn.config.recipe import RunConfig
 from cairn.data.ledger import Quantity, of_groups
 from cairn.data.task import Purpose, Split
 from cairn.data.trajectory import LostTrajectory, ScoredTrajectory
+from cairn.errors import ConfigError
 from cairn.loop.progress import Phase, Progress
 from cairn.ports import Event
 from cairn.store.run import RunWriter
@@ -113,7 +114,9 @@ def test_learning_changes_the_policy_in_both_phases(whole: tuple[Path, RunConfig
     assert len({weights(folder, name) for name in ("demonstrate", "imitate", "reinforce")}) == 3
 
 
-@pytest.mark.parametrize("estimator", ["dr_grpo", "rloo", "reinforce_pp", "gigpo"])
+@pytest.mark.parametrize(
+    "estimator", ["dr_grpo", "rloo", "reinforce_pp", "reinforce_pp_baseline", "remax", "gae", "gigpo"]
+)
 def test_the_estimator_decides_what_is_learned(
     whole: tuple[Path, RunConfig, Progress], tmp_path: Path, estimator: str
 ) -> None:
@@ -121,6 +124,77 @@ def test_the_estimator_decides_what_is_learned(
     asyncio.run(train(request(config, tmp_path / "run")))
     assert weights(tmp_path / "run", "imitate") == weights(whole[0], "imitate")
     assert weights(tmp_path / "run") != weights(whole[0])
+
+
+def test_remaxs_greedy_rollouts_are_played_and_counted_beside_the_groups(tmp_path: Path) -> None:
+    settings = ("reinforcement.estimator=remax", "reinforcement.group_size=1", "reinforcement.groups_per_update=3")
+    asyncio.run(train(request(recipe(tmp_path, settings=settings), tmp_path / "run")))
+    ledger = open_run(tmp_path / "run").ledger
+    assert ledger.total(Quantity.GROUPS, purpose=Purpose.BASELINE) == 6
+    assert ledger.total(Quantity.ENVIRONMENT_STEPS, purpose=Purpose.BASELINE) >= 6
+
+
+REWARDED = ("reinforcement.kl=0.1", "reinforcement.kl_in=reward")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("reinforcement.estimator=gae", "reinforcement.critic.alone=1", *REWARDED),
+        ("reinforcement.estimator=reinforce_pp", "reinforcement.kl_estimator=k2", *REWARDED),
+        REWARDED,
+        ("reinforcement.estimator=rft", "reinforcement.loss=reinforce"),
+        ("reinforcement.estimator=gigpo", "reinforcement.anchors=picture", "reinforcement.deviation=unbiased"),
+    ],
+)
+def test_an_interrupted_run_of_any_method_ends_as_the_undisturbed_one(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    config = recipe(tmp_path, settings=settings)
+    asyncio.run(train(request(config, tmp_path / "whole")))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(train(request(config, tmp_path / "run", sinks=(Interrupter(Phase.REINFORCE, 1, after=0.0),))))
+    asyncio.run(train(request(config, tmp_path / "run", resume=True)))
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "run") != weights(tmp_path / "run", "imitate")
+    if "reinforcement.estimator=gae" in settings:
+        saved = [
+            (tmp_path / which / "checkpoints/reinforce/critic.safetensors").read_bytes() for which in ("run", "whole")
+        ]
+        assert saved[0] == saved[1]
+
+
+@pytest.mark.parametrize("loss", ["dpo", "ipo", "kto", "rft"])
+def test_a_run_can_learn_from_what_another_one_has_stored(
+    whole: tuple[Path, RunConfig, Progress], tmp_path: Path, loss: str
+) -> None:
+    settings = (
+        *(
+            ("reinforcement.estimator=rft", "reinforcement.loss=reinforce")
+            if loss == "rft"
+            else (f"reinforcement.loss={loss}",)
+        ),
+        "reinforcement.scheduler=stored",
+        f"stored.run={whole[0]}",
+        f"policy.start={whole[0] / 'checkpoints' / 'imitate'}",
+        "imitation.updates=0",
+        "demonstrations.per_template=0",
+    )
+    asyncio.run(train(request(recipe(tmp_path, settings=settings), tmp_path / "run")))
+    ledger = open_run(tmp_path / "run").ledger
+    assert ledger.total(Quantity.GROUPS, purpose=Purpose.TRAIN) == 0  # nothing was played to learn from
+    assert ledger.total(Quantity.SAMPLES_IN_UPDATES) > 0
+    assert weights(tmp_path / "run") != weights(whole[0], "imitate")
+
+
+def test_a_stored_run_of_another_kind_of_policy_is_refused_before_anything_is_made(
+    whole: tuple[Path, RunConfig, Progress], tmp_path: Path
+) -> None:
+    settings = ("reinforcement.loss=dpo", "reinforcement.scheduler=stored", f"stored.run={whole[0]}")
+    speaks = ("policy.model=smollm2", "policy.codec=text")
+    with pytest.raises(ConfigError, match=r'played with policy.codec = "pixel", whose tokens mean nothing'):
+        asyncio.run(train(request(recipe(tmp_path, settings=(*settings, *speaks)), tmp_path / "run")))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("loss", ["dpo", "ipo", "kto"])

@@ -22,6 +22,7 @@ from cairn.rollout.episode import EpisodeRunner, Limits
 from cairn.rollout.estimators import by_trajectory
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.runner import RolloutRunner
+from cairn.rollout.samples import Crediting
 from cairn.schedule.plans import RootPlans
 from cairn.schedule.round_robin import RoundRobin
 from cairn.testing.faults import Fault
@@ -189,8 +190,7 @@ class Journey:
         loop = SyncLoop(
             scheduler=self.scheduler,
             runner=self.runner,
-            advantages=by_trajectory(leave_one_out),
-            aggregation=Aggregation.TRAJECTORY_MEAN,
+            crediting=Crediting(advantages=by_trajectory(leave_one_out), aggregation=Aggregation.TRAJECTORY_MEAN),
             learner=self.learner,
             engine=self.engine,
             clock=self.clock,

@@ -82,3 +82,17 @@ def test_every_right_answer_is_drawn_sooner_or_later() -> None:
 def test_without_a_demonstration_there_is_nothing_to_imitate() -> None:
     with pytest.raises(ConfigError, match="nothing to imitate"):
         Curriculum(lessons_from([], ScriptedCodec()), batch_size=1, answers=1, seed=0).batch(0)
+
+
+def test_tokens_share_their_lessons_weight_as_they_are_told() -> None:
+    def later_more(answer: np.ndarray) -> np.ndarray:
+        return 1.0 + np.arange(answer.shape[0])
+
+    found = [lesson(0, answers=2), lesson(1, answers=1)]
+    plain = Curriculum(found, batch_size=2, answers=2, seed=0).batch(0)
+    told = Curriculum(found, batch_size=2, answers=2, seed=0, weigh=later_more).batch(0)
+    for one, other in zip(plain.samples, told.samples, strict=True):
+        np.testing.assert_array_equal(one.sample.token_ids, other.sample.token_ids)
+        own = other.weights[other.sample.loss_mask]
+        assert own == pytest.approx(own[0] * later_more(own), rel=1e-5)
+    assert sum(float(one.weights.sum()) for one in told.samples) == pytest.approx(1.0, rel=1e-5)

@@ -34,6 +34,14 @@ def tokenizer(cached: Path) -> HubTokenizer:
     return HubTokenizer.load(cached)
 
 
+def test_a_tokenizer_with_more_tokens_than_its_model_is_of_another_one(tokenizer: HubTokenizer) -> None:
+    tokenizer.require_size(49152)
+    with pytest.raises(
+        ConfigError, match=r"49152 tokens and the model's vocabulary 49151: they do not belong together"
+    ):
+        tokenizer.require_size(49151)
+
+
 def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert default_cache_dir() == Path("/somewhere/cairn/models")

@@ -60,6 +60,9 @@ def test_published_values_of_the_length_reward() -> None:
     assert found[200] == pytest.approx(-0.1)
     assert shaping.length_budget(lengths, correct)[1] == pytest.approx(0.769, abs=5e-4)
     assert shaping.length_budget(lengths, correct)[6] == pytest.approx(-0.585, abs=5e-4)
+    for others, length, reward in (([20, 40, 50], 130, 0.5), ([10, 15, 15], 200, 0.231)):  # their mean is 60, too
+        added = shaping.length_budget([length, *others, 200, 200, 60, 100], correct)
+        assert added[0] == pytest.approx(reward, abs=5e-4)
     nothing = shaping.length_budget([100, 200], [False, False])
     assert nothing == pytest.approx([-0.55, -0.1])
 

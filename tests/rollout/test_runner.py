@@ -9,8 +9,8 @@ from cairn.data.task import Purpose, RolloutPlan
 from cairn.data.trajectory import Outcome, ScoredGroup
 from cairn.errors import CircuitOpenError, ConfigError, SetupError
 from cairn.rollout.breaker import CircuitBreaker
+from cairn.rollout.estimators import no_gradient
 from cairn.rollout.runner import RolloutRunner
-from cairn.rollout.samples import no_gradient
 from cairn.testing.faults import Call, Fault
 from cairn.testing.scripted_policy import replay, uniform
 from rollout.stage import MINUS, PLUS, Company, plan_for

@@ -23,8 +23,8 @@ from cairn.data.trajectory import (
     Turn,
 )
 from cairn.errors import ConfigError
-from cairn.rollout.estimators import by_trajectory
-from cairn.rollout.samples import Credited, credit, no_gradient, samples_of
+from cairn.rollout.estimators import by_trajectory, no_gradient
+from cairn.rollout.samples import Credited, Crediting, credit, samples_of
 from rollout.stage import plan_for
 
 SEEN = Observation(image=None, elements=(), accessibility="", url="", digest="")
@@ -173,7 +173,7 @@ def total(batch: Batch) -> dict[tuple[int, ...], np.ndarray]:
 
 
 def credited(groups: list[ScoredGroup], aggregation: Aggregation) -> Credited:
-    return credit(groups, advantages=by_trajectory(centered), aggregation=aggregation, norm=64.0)
+    return credit(groups, Crediting(advantages=by_trajectory(centered), aggregation=aggregation, norm=64.0))
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
@@ -284,8 +284,9 @@ def test_a_trajectory_mean_is_the_triple_mean() -> None:
 @pytest.mark.parametrize("norm", [None, 0.0, -1.0])
 def test_a_constant_denominator_must_be_given(norm: float | None) -> None:
     groups = [group(member([turn([1], [2])], 1.0), member([turn([1], [3])], 0.0))]
+    normed = Crediting(advantages=by_trajectory(centered), aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, norm=norm)
     with pytest.raises(ConfigError, match="positive norm"):
-        credit(groups, advantages=by_trajectory(centered), aggregation=Aggregation.SEQ_MEAN_TOKEN_SUM_NORM, norm=norm)
+        credit(groups, normed)
 
 
 # ── groups without a gradient ─────────────────────────────────────────────────

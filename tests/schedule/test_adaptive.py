@@ -70,7 +70,9 @@ def test_where_the_samples_disagree_is_a_pivot_and_where_they_agree_is_none() ->
     assert visited == {0, 2}
 
 
-@pytest.mark.parametrize(("tries", "mode"), [(0, Mode.LOCAL), (1, Mode.SUFFIX), (3, Mode.SUFFIX), (4, Mode.ROOT)])
+@pytest.mark.parametrize(
+    ("tries", "mode"), [(0, Mode.LOCAL), (1, Mode.SUFFIX), (2, Mode.SUFFIX), (3, Mode.SUFFIX), (4, Mode.ROOT)]
+)
 def test_four_root_rollouts_say_where_a_task_begins(tries: int, mode: Mode) -> None:
     assert routed(tries).mode(0) is mode
 

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from cairn.data.ids import ImageId
 from cairn.data.sample import Batch, CreditedSample
+from cairn.data.trajectory import Prompt
 from cairn.errors import ConfigError, InvariantError
 from cairn.models.policy import Policy
 from cairn.train.guard import Bounds
@@ -362,12 +363,19 @@ def test_a_placeholder_in_the_answer_stops_the_run() -> None:
         seeing.imitate(Batch(samples=(one,)))
 
 
+def test_a_token_that_the_model_does_not_know_stops_the_run() -> None:
+    for prompted, answer in (([61], [9]), ([9], [99])):
+        one = credited(Prompt(token_ids=np.array(prompted, np.int32), images=()), answer)
+        with pytest.raises(InvariantError, match=r"holds token \d+, and the learner's vocabulary has 61: the engine"):
+            learner().improve(Batch(samples=(one,)))
+
+
 def test_a_credit_that_is_not_finite_stops_the_run() -> None:
     one = credited(prompt(4), [9], policy=policy(), credit=1.0)
     bad = replace(one, positive=np.where(one.positive > 0, np.inf, 0).astype(np.float32))
     trained = learner()
     before = weights(trained)
-    with pytest.raises(InvariantError, match="gradient"):
+    with pytest.raises(InvariantError, match="loss is -inf"):
         trained.improve(Batch(samples=(bad,)))
     assert all(torch.equal(v, before[k]) for k, v in weights(trained).items())
 

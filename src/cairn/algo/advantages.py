@@ -37,10 +37,18 @@ def leave_one_out(rewards: Float32[np.ndarray, " G"]) -> Float32[np.ndarray, " G
     return _centred(rewards) * np.float32(size / (size - 1))
 
 
+def success_scale(rate: float, *, least: float, slope: float) -> float:
+    """min(least + slope x the group's success, 1): what failures count (GUI-Libra, arXiv:2602.22190).
+
+    Where hardly anything succeeds, what failed may well have been right in part, and pushes less.
+    """
+    return min(least + slope * rate, 1.0)
+
+
 def scale_negative(advantages: Float[np.ndarray, " N"], *, scale: float) -> Float[np.ndarray, " N"]:
     """Multiply the negative advantages with `scale`; 1 changes nothing, 0 leaves the successes alone.
 
-    The fixed form of success-adaptive negative gradient scaling (GUI-Libra, arXiv:2602.22190).
+    `success_scale` is the scale of GUI-Libra (arXiv:2602.22190).
     """
     return np.where(advantages < 0, advantages * np.float32(scale), advantages)
 

@@ -88,6 +88,20 @@ def soft_gate(
     return -gain * credit[0] - penalty * credit[1]
 
 
+def clipped_values(
+    values: Float[Tensor, " T"], before: Float[Tensor, " T"], returns: Float[Tensor, " T"], *, clip: float | None
+) -> Float[Tensor, " T"]:
+    """A critic's cost: half the squared error, or that of the value held within `clip` of `before` where it is larger.
+
+    PPO's value clipping (arXiv:1707.06347, as implemented); published clips: 0.2 and 0.5.
+    """
+    error = (values - returns).square()
+    if clip is not None:
+        held = before + (values - before).clamp(-clip, clip)
+        error = torch.maximum(error, (held - returns).square())
+    return error / 2
+
+
 def at_clip(
     logprobs: Float[Tensor, " T"],
     behaviour: Float[Tensor, " T"],

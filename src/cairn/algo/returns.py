@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float64
 
 _EPSILON = 1e-8
 _STD_EPSILON = 1e-6
@@ -55,17 +55,18 @@ def generalised_advantage(
     return found
 
 
-def against_greedy(rewards: Float32[np.ndarray, " G"], *, greedy: float) -> Float32[np.ndarray, " G"]:
-    """Reward minus that of the greedy answer (ReMax, arXiv:2310.10505)."""
-    return (rewards - np.float32(greedy)).astype(np.float32)
+def with_outcome(costs: Float64[np.ndarray, " T"], reward: float) -> Float64[np.ndarray, " T"]:
+    """Rewards of T tokens: minus what each of them cost (a KL), and the outcome with the last one."""
+    rewards = -costs
+    rewards[-1:] += reward
+    return rewards
 
 
-def group_policy_gradient(centred: Sequence[Float32[np.ndarray, " _"]]) -> list[Float32[np.ndarray, " _"]]:
-    """GPG: centred rewards of a batch of groups, times members / members whose advantage is not 0."""
-    size = sum(group.shape[0] for group in centred)
-    effective = sum(int(np.count_nonzero(group)) for group in centred)
-    scale = np.float32(size / effective) if effective else np.float32(0)
-    return [group * scale for group in centred]
+def against_greedy(
+    rewards: Float64[np.ndarray, " T"], *, greedy: float, gamma: float = 1.0
+) -> Float64[np.ndarray, " T"]:
+    """The return at each token minus the reward of the greedy answer (ReMax, arXiv:2310.10505)."""
+    return discounted(rewards, gamma=gamma) - greedy
 
 
 def group_in_group(

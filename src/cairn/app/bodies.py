@@ -114,6 +114,7 @@ def _language(options: PolicyOptions, path: Path, *, seed: int, saved: Path | No
         forbidden_ids=codec.forbidden_ids,
         autocast=torch.bfloat16 if options.autocast else None,
     )
+    tokenizer.require_size(policy.vocabulary)
     return Body(
         policy=policy,
         codec=codec,
@@ -160,6 +161,11 @@ def _text_codec(options: PolicyOptions, tokenizer: HubTokenizer) -> Codec:
         case "text":
             return TextCodec(tokenizer=tokenizer)
         case "thinking":
+            if not tokenizer.has_template:
+                raise ConfigError(
+                    'policy.codec = "thinking" needs a model with a chat template: copy chat_template.jinja from the '
+                    'original model, or choose policy.codec = "text"'
+                )
             return ThinkingCodec(tokenizer=tokenizer, think=options.think)
         case _:
             raise ConfigError('a language model needs policy.codec = "text" or "thinking"')

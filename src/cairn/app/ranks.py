@@ -148,6 +148,8 @@ def _require_plain(config: RunConfig) -> None:
     """Raise a `ConfigError` for what one process alone can do."""
     if config.policy.lora_rank:
         raise ConfigError("policy.lora_rank: adapters are trained by one process; set it to 0, or leave out --ranks")
+    if config.reinforcement.estimator == "gae":
+        raise ConfigError('reinforcement.estimator = "gae": a critic learns in one process; leave out --ranks')
     for name, optimizer in (
         ("imitation", config.imitation.optimizer),
         ("reinforcement", config.reinforcement.optimizer),

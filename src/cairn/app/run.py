@@ -11,6 +11,7 @@ from cairn.app.ranks import Company
 from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
 from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, put_to_rest, with_snapshots
+from cairn.app.stored import open_stored
 from cairn.app.training import (
     Parts,
     build_course,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from cairn.app.brain import Brain
     from cairn.train.meeting import Meeting
 
+
+REFUSED = "refused"
+"""The folder in a run's directory for batches that its learner refused."""
 
 SNAPSHOTS = "snapshots"
 """The folder in a run's directory where its saved states have their home."""
@@ -93,8 +97,10 @@ async def _opened(request: TrainRequest, config: RunConfig, meeting: "Meeting | 
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
         states = open_set(config)
-        blobs = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
-        brain = open_brain(config, blobs=blobs, meeting=meeting)
+        blobs: BlobStore = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
+        if (stored := open_stored(config)) is not None:
+            blobs = BorrowingBlobs(blobs, lender=stored.blobs)
+        brain = open_brain(config, blobs=blobs, refused=run.path / REFUSED, meeting=meeting)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
             record = None if states is None else Recording(states, codec=brain.codec, config=config)
@@ -113,6 +119,7 @@ async def _opened(request: TrainRequest, config: RunConfig, meeting: "Meeting | 
                     keeper=environment if isinstance(environment, SnapshotEnvironment) else None,
                     record=record,
                     training=learnable.states if learnable is not None else (),
+                    stored=stored,
                 )
         finally:
             await brain.engine.close()
@@ -150,13 +157,18 @@ def _templates(config: RunConfig, environment: Environment) -> tuple[Template, .
 
 
 def open_brain(
-    config: RunConfig, *, blobs: BlobStore, saved: Path | None = None, meeting: "Meeting | None" = None
+    config: RunConfig,
+    *,
+    blobs: BlobStore,
+    saved: Path | None = None,
+    refused: Path | None = None,
+    meeting: "Meeting | None" = None,
 ) -> "Brain":
     """The policy of a recipe, newly made or as saved in a directory."""
     configure_torch(threads=config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
-    return build_brain(config, blobs=blobs, saved=saved, meeting=meeting)
+    return build_brain(config, blobs=blobs, saved=saved, refused=refused, meeting=meeting)
 
 
 def check_ready(config: RunConfig) -> None:
@@ -169,6 +181,7 @@ def check_ready(config: RunConfig) -> None:
         choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
         require_browser(config.environment)
     check_formats(config.reward, config.policy)
+    open_stored(config)
     options = config.policy
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))

@@ -7,6 +7,7 @@ from cairn.data.checkpoint import Track
 from cairn.data.matching import Matching, PlaceRule, TextRule
 from cairn.data.recorded import RecordedState
 from cairn.data.task import Template
+from cairn.data.trajectory import ScoredGroup
 from cairn.ports import Scheduler
 from cairn.schedule.adaptive import Adaptive, AdaptiveOptions
 from cairn.schedule.bandit import BanditOptions, LearningProgress
@@ -16,6 +17,7 @@ from cairn.schedule.plans import RootPlans
 from cairn.schedule.recorded import RecordedRounds
 from cairn.schedule.round_robin import RoundRobin
 from cairn.schedule.signals import Selection, Signal
+from cairn.schedule.stored import StoredRounds
 from cairn.schedule.tasks import CoolDown, Shrinking, TaskRounds
 from cairn.schedule.variance import SuccessVariance
 
@@ -26,8 +28,9 @@ def build_scheduler(
     tracks: Sequence[Track],
     *,
     states: Sequence[RecordedState] = (),
+    known: Sequence[ScoredGroup] = (),
 ) -> Scheduler:
-    """What the recipe names. `states` are the recorded ones to learn at."""
+    """What the recipe names. `states` are the recorded ones to learn at, `known` what was played before."""
     options = config.reinforcement
     plans = RootPlans(
         group_size=options.group_size,
@@ -39,8 +42,8 @@ def build_scheduler(
         case "round_robin" | "variance" as name:
             fresh = RoundRobin if name == "round_robin" else SuccessVariance
             return fresh(templates=templates, plans=plans)
-        case "recorded":
-            return RecordedRounds(states=states, group_size=options.group_size, seed=config.seed)
+        case "recorded" | "stored":
+            return _given(config, states, known)
         case "tasks":
             return _task_rounds(config, tracks)
         case "pivots":
@@ -65,6 +68,13 @@ def build_scheduler(
                 selection=_selection(config),
                 options=AdaptiveOptions(**config.adaptive.model_dump(exclude=_NOT_OF_STAGE_TWO)),
             )
+
+
+def _given(config: RunConfig, states: Sequence[RecordedState], known: Sequence[ScoredGroup]) -> Scheduler:
+    options = config.reinforcement
+    if options.scheduler == "stored":
+        return StoredRounds(plans=[group.plan for group in known], seed=config.seed)
+    return RecordedRounds(states=states, group_size=options.group_size, seed=config.seed)
 
 
 def _task_rounds(config: RunConfig, tracks: Sequence[Track]) -> TaskRounds:

@@ -5,17 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cairn.algo import advantages
+from cairn.app.crediting import build_crediting
+from cairn.app.lesson_weights import lesson_weights
 from cairn.app.recorded import Recording
 from cairn.app.rewards import RewardParts, build_composition, build_judge, check_states
 from cairn.app.schedulers import build_scheduler, matching_rules
+from cairn.app.stored import worth_learning
 from cairn.config.recipe import RunConfig
-from cairn.config.tables import ReinforcementOptions, RolloutOptions
+from cairn.config.tables import RolloutOptions
 from cairn.data import ledger as ledgers
 from cairn.data.checkpoint import Track
 from cairn.data.ids import TemplateId
 from cairn.data.recorded import RecordedState
-from cairn.data.sample import Aggregation
 from cairn.data.task import RolloutPlan, Split, Task, Template
 from cairn.data.trajectory import ScoredGroup
 from cairn.engines.chat import ChatEndpoint, ChatExpert
@@ -36,12 +37,12 @@ from cairn.rollout.breaker import CircuitBreaker
 from cairn.rollout.clock import LoopClock
 from cairn.rollout.demonstrate import ask_expert
 from cairn.rollout.episode import EpisodeRunner, Limits
-from cairn.rollout.estimators import AdvantageFn, by_state, by_trajectory
 from cairn.rollout.group import GroupRunner, Judging, Note, Record, forget
 from cairn.rollout.replay import ReplayOptions, SuccessReplay, Trigger
 from cairn.rollout.runner import RolloutRunner
+from cairn.rollout.stored import StoredGroups
 from cairn.snapshot_ports import SnapshotKeeper
-from cairn.store.run import RunWriter
+from cairn.store.run import Run, RunWriter
 
 if TYPE_CHECKING:
     from cairn.app.brain import Brain
@@ -59,6 +60,7 @@ class Parts:
     keeper: SnapshotKeeper | None = None  # where sessions can be saved
     record: Recording | None = None  # of a set of recorded states
     training: Sequence[RecordedState] = ()  # of which the policy learns from these
+    stored: Run | None = None  # what is learned from in the place of rollouts
 
 
 def build_course(config: RunConfig, parts: Parts, *, control: bool, tracks: Sequence[Track]) -> Course:
@@ -115,14 +117,15 @@ def run_composition(config: RunConfig, parts: Parts) -> Composition | None:
 def build_loop(config: RunConfig, parts: Parts, runner: RolloutRunner, *, tracks: Sequence[Track]) -> SyncLoop:
     """Rounds of rollouts and updates."""
     learning = config.reinforcement
+    crediting = build_crediting(learning, blobs=parts.run.blobs)
+    known = () if parts.stored is None else worth_learning(parts.stored, crediting)
     return SyncLoop(
-        scheduler=build_scheduler(config, parts.templates, tracks, states=parts.training),
+        scheduler=build_scheduler(config, parts.templates, tracks, states=parts.training, known=known),
+        stored=None if parts.stored is None else StoredGroups(known),
         runner=runner,
-        advantages=_advantages(learning),
-        aggregation=Aggregation(learning.aggregation),
-        norm=learning.norm,
+        crediting=crediting,
+        greedy=learning.estimator == "remax",
         pairs_per_group=learning.pairs_per_group if learning.prefers else 0,
-        whitened=learning.estimator == "reinforce_pp",
         learner=parts.brain.learner,
         engine=parts.brain.engine,
         clock=LoopClock(),
@@ -139,6 +142,7 @@ def _lessons(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstr
     if parts.record is None:
         return build_demonstrations(config, parts, runner).curriculum
     options = config.imitation
+    weigh = lesson_weights(options, parts.brain.codec)
 
     async def curriculum() -> Curriculum:
         return Curriculum(
@@ -146,6 +150,7 @@ def _lessons(config: RunConfig, parts: Parts, runner: RolloutRunner) -> Demonstr
             batch_size=options.batch_size,
             answers=options.answers_per_turn,
             seed=config.seed,
+            weigh=weigh,
         )
 
     return curriculum
@@ -162,6 +167,7 @@ def build_demonstrations(config: RunConfig, parts: Parts, runner: RolloutRunner)
         batch_size=config.imitation.batch_size,
         answers=config.imitation.answers_per_turn,
         seed=config.seed,
+        weigh=lesson_weights(config.imitation, parts.brain.codec),
     )
 
 
@@ -305,23 +311,6 @@ def _limits(options: RolloutOptions) -> Limits:
         invalid_answers=options.invalid_limit,
         episode_seconds=options.max_seconds,
     )
-
-
-def _advantages(options: ReinforcementOptions) -> AdvantageFn:
-    estimate = _estimator(options)
-    return lambda group: [advantages.scale_negative(own, scale=options.negative_scale) for own in estimate(group)]
-
-
-def _estimator(options: ReinforcementOptions) -> AdvantageFn:
-    match options.estimator:
-        case "grpo":
-            return by_trajectory(lambda rewards: advantages.group_relative(rewards, scale="std"))
-        case "dr_grpo" | "reinforce_pp":
-            return by_trajectory(lambda rewards: advantages.group_relative(rewards, scale="none"))
-        case "rloo":
-            return by_trajectory(advantages.leave_one_out)
-        case "gigpo":
-            return by_state(gamma=options.gamma, weight=options.step_weight)
 
 
 def _replay(config: RunConfig, run: RunWriter) -> Replay:

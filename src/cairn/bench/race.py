@@ -29,7 +29,7 @@ from cairn.loop.lessons import lessons_on
 from cairn.loop.sync import SyncLoop, undisturbed
 from cairn.ports import LearnerStep
 
-_LEARNING = (Purpose.TRAIN, Purpose.PROBE, Purpose.REESTIMATE)
+_LEARNING = (Purpose.TRAIN, Purpose.PROBE, Purpose.REESTIMATE, Purpose.BASELINE)
 _LATEST, _BEST, _STATE = "latest", "best", "race.json"
 
 

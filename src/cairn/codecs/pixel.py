@@ -79,6 +79,10 @@ class PixelCodec:
     def max_answer_tokens(self) -> int:
         return 3
 
+    def points(self, token_id: int) -> bool:
+        """Whether a token of an answer says a place."""
+        return token_id >= self._layout.source
+
     # ── asking ────────────────────────────────────────────────────────────────
 
     def prompt(self, goal: str, turns: Sequence[Past], seen: Observation) -> Prompt:

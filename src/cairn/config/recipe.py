@@ -8,9 +8,11 @@ from typing import Self, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from cairn.config.consistency import check_estimation, check_stored
 from cairn.config.presets import resolved
 from cairn.config.reachable import check_reachable
 from cairn.config.rewards import TERM_KEYS, JudgeOptions, RewardOptions
+from cairn.config.stored import StoredOptions
 from cairn.config.table import Table
 from cairn.config.tables import (
     AdaptiveTable,
@@ -43,6 +45,7 @@ class RunConfig(Table):
     rollout: RolloutOptions = Field(default_factory=RolloutOptions)
     snapshots: SnapshotOptions = Field(default_factory=SnapshotOptions)
     recorded: RecordedOptions = Field(default_factory=RecordedOptions)
+    stored: StoredOptions = Field(default_factory=StoredOptions)
     tracks: TrackOptions = Field(default_factory=TrackOptions)
     adaptive: AdaptiveTable = Field(default_factory=AdaptiveTable)
     replay: ReplayTable = Field(default_factory=ReplayTable)
@@ -68,6 +71,7 @@ class RunConfig(Table):
             raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs snapshots.store, such as "auto"')
         if self.adaptive.lenient and self.snapshots.store == "none":
             raise ValueError('adaptive.lenient needs snapshots.store, such as "auto"')
+        check_stored(self.reinforcement, self.stored)
         if self.offline:
             self._check_offline()
         self.policy.check()
@@ -76,6 +80,7 @@ class RunConfig(Table):
         self.demonstrations.check()
         self.reinforcement.check()
         self.recorded.check()
+        check_estimation(self.reinforcement)
         self.reward.check()
         terms, _ = resolved(self.reward)
         check_reachable(terms, self.reward, self.reinforcement, self.policy, self.rollout)
@@ -84,7 +89,8 @@ class RunConfig(Table):
     @property
     def offline(self) -> bool:
         """Whether the run has recorded states in the place of an environment."""
-        return self.reinforcement.scheduler == "recorded"
+        scheduler = self.reinforcement.scheduler
+        return scheduler == "recorded" or (scheduler == "stored" and self.recorded.there)
 
     def _check_offline(self) -> None:
         if not self.recorded.there:

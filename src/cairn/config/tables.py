@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from cairn.config.estimation import EstimationOptions, SchedulerName
 from cairn.config.learner import LearnerOptions, OptimizerOptions
 from cairn.config.table import Table
 
@@ -112,6 +113,18 @@ class DemonstrationOptions(Table):
             raise ValueError("demonstrations.url needs demonstrations.model, as the endpoint calls it")
 
 
+class CriticOptions(Table):
+    """Of `reinforcement.estimator = "gae"` (PPO): a model of its own, begun as a copy of the policy."""
+
+    lam: float = Field(default=0.95, ge=0, le=1)
+    """GAE's lambda: 1 trusts what happened alone, 0 the critic alone."""
+    clip: float | None = Field(default=0.2, gt=0)
+    """How far a value may move in an update before its error counts in full; published: 0.2 and 0.5."""
+    alone: int = Field(default=0, ge=0)
+    """Updates at first in which the critic learns and the policy does not."""
+    optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+
+
 class ImitationOptions(Table):
     """Behaviour cloning on the demonstrations."""
 
@@ -121,10 +134,13 @@ class ImitationOptions(Table):
     """Turns in an update."""
     answers_per_turn: int = Field(default=1, ge=1)
     """Where an expert's action can be said in several ways (any point of a button), how many are imitated at once."""
+    action_weight: float = Field(default=1.0, gt=0)
+    """What a token of the action counts beside one of the thought, and what one of its place does (GUI-Libra: 2, 4)."""
+    place_weight: float = Field(default=1.0, gt=0)
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
 
 
-class ReinforcementOptions(Table):
+class ReinforcementOptions(EstimationOptions):
     """Group-relative policy gradient."""
 
     minutes: float | None = Field(default=None, gt=0)
@@ -133,22 +149,12 @@ class ReinforcementOptions(Table):
     groups_at_most: int | None = Field(default=None, ge=1)
     """Groups that give no gradient are replaced, until `groups_per_update` give one or so many were played (DAPO's
     dynamic sampling). Default: they are not."""
-    group_size: int = Field(default=8, ge=2)
-    scheduler: Literal["round_robin", "variance", "tasks", "adaptive", "pivots", "progress", "recorded"] = "variance"
+    group_size: int = Field(default=8, ge=1)
+    scheduler: SchedulerName = "variance"
     """`round_robin` and `variance` roll out tasks never seen before; `tasks` (vanilla GRPO) and `adaptive` the same
     ones, `tracks.per_template` of each template, over and over; `pivots` answers at states on experts' ways alone;
     `progress` draws starts on experts' ways by how fast their success is changing; `recorded` asks for single answers
-    at the states of `recorded.path`, without any environment."""
-    estimator: Literal["grpo", "dr_grpo", "rloo", "reinforce_pp", "gigpo"] = "grpo"
-    """`reinforce_pp`: REINFORCE++ with the group's mean as its baseline. `gigpo` compares a turn also with the group's
-    other turns in the same state. GPG is `dr_grpo` with `loss = "reinforce"`."""
-    gamma: float = Field(default=0.95, gt=0, le=1)
-    """Of `gigpo`: what a reward is worth one turn earlier."""
-    step_weight: float = Field(default=1.0, ge=0)
-    """Of `gigpo`: of the comparison in the same state, beside that of whole episodes."""
-    negative_scale: float = Field(default=1.0, ge=0, le=1)
-    """What negative advantages are multiplied with. Below 1, failures push less than successes pull, so that a small
-    policy that is trained fast does not unlearn what it knows (GUI-Libra, arXiv:2602.22190, scales them likewise)."""
+    at the states of `recorded.path`, without any environment; `stored` plays nothing: it takes `stored.run`."""
     aggregation: Literal[
         "token_mean", "seq_mean_token_sum", "seq_mean_token_mean", "seq_mean_token_sum_norm", "trajectory_mean"
     ] = "trajectory_mean"
@@ -167,7 +173,8 @@ class ReinforcementOptions(Table):
     dual_clip: float | None = Field(default=None, gt=1)
     """Of `ppo`: what a failure's ratio counts at most; the field's 3."""
     weight_cap: float = Field(default=5.0, gt=0)
-    """Of `cispo`."""
+    """Of `cispo`: between which bounds a token's weight is kept."""
+    weight_floor: float = Field(default=0.0, ge=0)
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.28, gt=0)
     correction: Literal[
@@ -186,7 +193,7 @@ class ReinforcementOptions(Table):
     """Bounds of the weights; default: the published ones of each correction."""
     correction_high: float | None = Field(default=None, gt=0)
     kl: float = Field(default=0.0, ge=0)
-    """Weight of the KL (k3) to the policy at the end of imitation; 0: no reference model is kept."""
+    """Weight of the KL to the policy at the end of imitation; 0: no reference model is kept."""
     reference_ema: float | None = Field(default=None, gt=0, lt=1)
     """The policy that `kl`, `dpo`, `ipo` and `kto` hold on to follows the trained one: what it keeps of its weights
     after each update (0.99); default: it stays."""
@@ -203,6 +210,7 @@ class ReinforcementOptions(Table):
     format_penalty: float = Field(default=0.0, ge=0)
     """Taken from the reward of a trajectory that ended in a format error."""
     optimizer: OptimizerOptions = Field(default_factory=OptimizerOptions)
+    critic: CriticOptions = Field(default_factory=CriticOptions)
 
     @property
     def prefers(self) -> bool:
@@ -211,8 +219,6 @@ class ReinforcementOptions(Table):
 
     def check(self) -> None:
         """Raise a `ValueError` where keys do not go together, or one would be passed over in silence."""
-        if self.estimator == "reinforce_pp" and self.negative_scale != 1:
-            raise ValueError('reinforcement.estimator = "reinforce_pp" needs reinforcement.negative_scale = 1')
         if self.groups_at_most is not None and self.groups_at_most < self.groups_per_update:
             raise ValueError("reinforcement.groups_at_most must not be below reinforcement.groups_per_update")
         low, high = self.correction_low, self.correction_high

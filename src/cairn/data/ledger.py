@@ -46,6 +46,7 @@ class Quantity(StrEnum):
     ALL_FAILED = auto()
     EQUAL_REWARDS = auto()
     TOO_SMALL = auto()
+    NO_BASELINE = auto()
     STEPS_WITHOUT_GRADIENT = auto()  # environment steps of those groups
     OPENING_SECONDS = auto()  # summed over episodes, which overlap
     ENVIRONMENT_SECONDS = auto()
@@ -68,6 +69,7 @@ FROM_UPDATES = frozenset(
         Quantity.ALL_FAILED,
         Quantity.EQUAL_REWARDS,
         Quantity.TOO_SMALL,
+        Quantity.NO_BASELINE,
         Quantity.STEPS_WITHOUT_GRADIENT,
         Quantity.LEARNER_SECONDS,
     }

@@ -26,7 +26,8 @@ class NoGradient(StrEnum):
     ALL_SOLVED = auto()
     ALL_FAILED = auto()
     EQUAL_REWARDS = auto()  # neither all solved nor all failed, yet no two rewards differ
-    TOO_SMALL = auto()  # fewer than two members are left to compare
+    TOO_SMALL = auto()  # fewer members are left than are compared
+    NO_BASELINE = auto()  # the greedy rollout that it is compared with was lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,26 @@ class Preference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Appraisal:
+    """What a learner says of a sample before it learns from it; 0 where the policy did not sample the token."""
+
+    divergence: Float32[np.ndarray, " L"]  # an estimate of the KL to the reference, of each token
+    values: Float32[np.ndarray, " L"]  # what a critic expects to follow, before each token
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.divergence).all() or not np.isfinite(self.values).all():
+            raise InvariantError("a KL to the reference or a critic's value is not finite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What a critic is to learn of a sample; 0 where the policy did not sample the token."""
+
+    values: Float32[np.ndarray, " L"]  # what it said before
+    returns: Float32[np.ndarray, " L"]  # what it ought to have said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreditedSample:
     """A sample with what each token is worth; zero where the policy did not sample the token.
 
@@ -74,9 +95,12 @@ class CreditedSample:
     positive: Float32[np.ndarray, " L"]  # >= 0
     negative: Float32[np.ndarray, " L"]  # <= 0
     weights: Float32[np.ndarray, " L"]  # >= 0; what a KL or entropy term is multiplied with
+    critic: Targets | None = None  # where there is a critic; such samples are not merged
 
     def __post_init__(self) -> None:
         length = self.sample.token_ids.shape
+        if self.critic is not None and not self.critic.values.shape == self.critic.returns.shape == length:
+            raise InvariantError("one value and one return per token")
         if not self.positive.shape == self.negative.shape == self.weights.shape == length:
             raise InvariantError("one credit per token")
         off = ~self.sample.loss_mask

@@ -94,6 +94,7 @@ class Purpose(StrEnum):
     TRAIN = "train"
     PROBE = "probe"
     REESTIMATE = "reestimate"
+    BASELINE = "baseline"  # the greedy rollout beside a group, which its siblings are compared with
     EVALUATE = "evaluate"
     DEMONSTRATE = "demonstrate"
 
@@ -101,6 +102,11 @@ class Purpose(StrEnum):
     def trained(self) -> bool:
         """Whether the policy learns from such rollouts, where they give a gradient."""
         return self in {Purpose.TRAIN, Purpose.PROBE}
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the policy's likeliest answers are taken, whatever the run's temperature."""
+        return self is Purpose.BASELINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,6 +174,7 @@ class ScoredGroup:
     plan: RolloutPlan
     members: tuple[ScoredTrajectory, ...]
     lost: tuple[LostTrajectory, ...] = ()
+    greedy: float | None = None  # reward of the greedy rollout beside it, which is stored as a group of its own
 
     def __post_init__(self) -> None:
         for member in self.members:

@@ -10,7 +10,7 @@ from cairn.data.trajectory import Outcome, ScoredGroup
 from cairn.errors import ConfigError, SessionError
 from cairn.loop import events
 from cairn.loop.experts import ExpertPlayer
-from cairn.loop.imitation import Curriculum, lessons_from
+from cairn.loop.imitation import Curriculum, Weigh, evenly, lessons_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,7 @@ class Demonstrations:
     batch_size: int
     answers: int
     seed: int
+    weigh: Weigh = evenly
 
     async def curriculum(self) -> Curriculum:
         """Play what the store does not hold yet, and order all of it into lessons."""
@@ -40,7 +41,7 @@ class Demonstrations:
         for template in self.without:
             self._tell(f"{template.id} has no expert: it is practised without demonstrations")
         lessons = lessons_from(groups, self.player.codec)
-        return Curriculum(lessons, batch_size=self.batch_size, answers=self.answers, seed=self.seed)
+        return Curriculum(lessons, batch_size=self.batch_size, answers=self.answers, seed=self.seed, weigh=self.weigh)
 
     def _report(self, groups: Sequence[ScoredGroup]) -> None:
         solved = [m for group in groups for m in group.members if m.outcome is Outcome.SUCCESS]

@@ -1,10 +1,10 @@
 """Behaviour cloning: what to imitate, and in which order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Float64, Int32
 
 from cairn.data.ids import TemplateId
 from cairn.data.sample import Batch, CreditedSample, Sample
@@ -42,6 +42,15 @@ def lessons_from(groups: Iterable[ScoredGroup], codec: Codec) -> tuple[Lesson, .
     return tuple(found)
 
 
+Weigh = Callable[[Int32[np.ndarray, " C"]], Float64[np.ndarray, " C"]]
+"""What each token of an answer counts, beside the answer's others; positive."""
+
+
+def evenly(answer: Int32[np.ndarray, " C"]) -> Float64[np.ndarray, " C"]:
+    """All tokens the same."""
+    return np.ones(answer.shape)
+
+
 class Curriculum:
     """Shuffled passes over the lessons; where several answers are right, each visit draws some of them.
 
@@ -50,15 +59,24 @@ class Curriculum:
     Update `u` of seed `s` is a pure function of (s, u), so that a resumed run sees what it would have seen.
     """
 
-    def __init__(self, lessons: Sequence[Lesson], *, batch_size: int, answers: int, seed: int) -> None:
+    def __init__(
+        self,
+        lessons: Sequence[Lesson],
+        *,
+        batch_size: int,
+        answers: int,
+        seed: int,
+        weigh: Weigh = evenly,
+    ) -> None:
         """`batch_size` counts lessons; `answers` is how many are drawn for each at most. Lessons never change."""
+        self._weigh = weigh
         self._lessons = lessons
         self._batch_size = min(batch_size, len(self._lessons))
         self._answers = answers
         self._seed = seed
 
     def batch(self, update: int) -> Batch:
-        """The batch of one update: every lesson weighs the same, and so does every token of its answers."""
+        """The batch of one update: every lesson weighs the same, and its tokens share that as `weigh` says."""
         if not self._lessons:
             raise ConfigError("there is nothing to imitate: no demonstration succeeded")
         per_pass = len(self._lessons) // self._batch_size
@@ -69,8 +87,11 @@ class Curriculum:
         for number in order[place * self._batch_size : (place + 1) * self._batch_size]:
             lesson = self._lessons[int(number)]
             drawn = self._draw(lesson, rng)
-            weight = 1.0 / (self._batch_size * sum(answer.shape[0] for answer in drawn))
-            samples += [_credited(lesson.prompt, answer, weight) for answer in drawn]
+            shares = [self._weigh(answer) for answer in drawn]
+            whole = self._batch_size * sum(float(share.sum()) for share in shares)
+            samples += [
+                _credited(lesson.prompt, answer, share / whole) for answer, share in zip(drawn, shares, strict=True)
+            ]
         return Batch(samples=tuple(samples))
 
     def _draw(self, lesson: Lesson, rng: np.random.Generator) -> list[Int32[np.ndarray, " C"]]:
@@ -78,12 +99,12 @@ class Curriculum:
         return [lesson.answers[int(i)] for i in chosen]
 
 
-def _credited(prompt: Prompt, answer: Int32[np.ndarray, " C"], weight: float) -> CreditedSample:
+def _credited(prompt: Prompt, answer: Int32[np.ndarray, " C"], shares: Float64[np.ndarray, " C"]) -> CreditedSample:
     prompted, answered = prompt.token_ids.shape[0], answer.shape[0]
     mask = np.zeros(prompted + answered, np.bool_)
     mask[prompted:] = True
     weights = np.zeros(mask.shape, np.float32)
-    weights[prompted:] = weight
+    weights[prompted:] = shares
     sample = Sample(
         token_ids=np.concatenate([prompt.token_ids, answer]).astype(np.int32),
         loss_mask=mask,

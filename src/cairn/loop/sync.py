@@ -7,14 +7,15 @@ from typing import TypeVar
 
 from cairn.data import ledger as ledgers
 from cairn.data.ledger import Ledger
-from cairn.data.sample import Aggregation, Batch, Preference
+from cairn.data.sample import Batch, Preference
+from cairn.data.task import RolloutPlan
 from cairn.data.trajectory import ScoredGroup
 from cairn.loop import events
 from cairn.ports import Clock, Engine, EventSink, Learner, LearnerStep, Scheduler
-from cairn.rollout.estimators import AdvantageFn
+from cairn.rollout.greedy import with_greedy
 from cairn.rollout.pairs import pairs_of
 from cairn.rollout.runner import RolloutRunner
-from cairn.rollout.samples import credit
+from cairn.rollout.samples import Credited, Crediting, credit
 
 T = TypeVar("T")
 
@@ -36,8 +37,7 @@ class SyncLoop:
 
     scheduler: Scheduler
     runner: RolloutRunner
-    advantages: AdvantageFn
-    aggregation: Aggregation
+    crediting: Crediting
     learner: Learner
     engine: Engine
     clock: Clock
@@ -46,8 +46,8 @@ class SyncLoop:
     groups_per_update: int
     groups_at_most: int | None = None  # played in a round for as many that give a gradient; None: no more than those
     replay: Replay = as_they_are
-    norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
-    whitened: bool = False  # advantages, over all tokens of a batch
+    stored: Callable[[RolloutPlan], ScoredGroup] | None = None  # gives what was played before; None: it is played now
+    greedy: bool = False  # a greedy rollout is played beside every group (ReMax)
     pairs_per_group: int = 0  # to prefer one of, in the place of a policy gradient; 0: none
 
     async def step(self, number: int, *, rehearsal: Sequence[Batch] = ()) -> LearnerStep | None:
@@ -61,13 +61,7 @@ class SyncLoop:
         for group in groups:
             self.scheduler.observe(group)
         trained = self.replay([group for group in groups if group.plan.purpose.trained])
-        credited = credit(
-            trained,
-            advantages=self.advantages,
-            aggregation=self.aggregation,
-            norm=self.norm,
-            whitened=self.whitened,
-        )
+        credited = await self._credit(trained)
         seconds = self.clock.now() - started
         self.events.emit(events.round_done(number, groups, seconds=seconds, informative=len(credited.used)))
         idle = [(dropped.group, dropped.why) for dropped in credited.dropped]
@@ -85,9 +79,19 @@ class SyncLoop:
 
     async def _round(self) -> Sequence[ScoredGroup]:
         wanted, most = self.groups_per_update, self.groups_at_most
+        if self.stored is not None:
+            return [self.stored(self.scheduler.next_plan()) for _ in range(wanted)]
         if most is not None:
             return await self.runner.collect(self.scheduler.next_plan, wanted=wanted, at_most=most)
-        return await self.runner.round([self.scheduler.next_plan() for _ in range(wanted)])
+        plans = [self.scheduler.next_plan() for _ in range(wanted)]
+        return await with_greedy(self.runner, plans) if self.greedy else await self.runner.round(plans)
+
+    async def _credit(self, groups: Sequence[ScoredGroup]) -> Credited:
+        """What the round is worth; a learner that must be asked for it is asked beside the loop."""
+        if not self.crediting.appraised:
+            return credit(groups, self.crediting)
+        asked = asyncio.to_thread(credit, groups, self.crediting, appraise=self.learner.appraise)
+        return await undisturbed(asked)
 
     def _update(self, batch: Batch, pairs: Sequence[Preference], rehearsal: Sequence[Batch]) -> LearnerStep:
         step = self.learner.prefer(pairs) if pairs else self.learner.improve(batch)

@@ -15,12 +15,12 @@ as the model wants them. Between an answer's tokens there may be images too, of 
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int32, Int64
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cairn.data.ids import ImageId
@@ -33,7 +33,8 @@ from cairn.models.prefix import Prefix, RowCache, join, joinable
 from cairn.models.recomputing import recomputed_layers, recomputing
 from cairn.models.scoring import Scores, of_hidden, of_logits
 from cairn.models.tree import Rows, tree_batches
-from cairn.models.trees import Show, tree_reader
+from cairn.models.trees import Show, TreeReader, tree_reader
+from cairn.models.valuing import Valuing
 from cairn.models.vision.shown import Shown
 
 _PASS_COST = 512
@@ -67,7 +68,7 @@ class Policy:
         self._image_features = image_features
         self._eyes = eyes
         self._looking: Looking | None = None  # while several passes share what was seen
-        self._autocast = autocast
+        self.autocast = autocast
         self._sharing = sharing
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
         self._recomputed = recomputed_layers(model)
@@ -85,6 +86,11 @@ class Policy:
         return None if self._trees is None else self._trees.mask
 
     @property
+    def vocabulary(self) -> int:
+        """How many tokens the model knows."""
+        return int(self.model.config.get_text_config().vocab_size)
+
+    @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return self.model.device
@@ -94,24 +100,38 @@ class Policy:
 
         With `dtype` all its weights are of that type and it computes in it. Adapters become part of its weights.
         """
-        return Policy(
-            model=plain_copy(self.model, dtype=dtype),
-            forbidden_ids=frozenset(self._forbidden.tolist()),
-            image_features=self._image_features,
-            eyes=self._eyes,
-            autocast=self._autocast if dtype is None else None,
-        )
+        autocast = self.autocast if dtype is None else None
+        return self.like(Policy, plain_copy(self.model, dtype=dtype), autocast=autocast)
 
-    def like(self, kind: type[P], model: PreTrainedModel) -> P:
+    def like(self, kind: type[P], model: PreTrainedModel, *, autocast: torch.dtype | None) -> P:
         """A policy of another `kind` around another model of the same class, in all else like this one."""
         return kind(
             model=model,
             forbidden_ids=frozenset(self._forbidden.tolist()),
             image_features=self._image_features,
             eyes=self._eyes,
-            autocast=self._autocast,
+            autocast=autocast,
             sharing=self._sharing,
         )
+
+    def become_critic(self) -> "Policy":
+        """Itself, whose model from now on says one value after each token, 0 at first, and is trained.
+
+        `values` reads them. The body stays as it is.
+        """
+        model = self.model.requires_grad_(requires_grad=True)
+        if isinstance(model, Valuing):
+            model.become_critic()
+        else:
+            last = cast("nn.Linear", model.get_output_embeddings())
+            head = nn.Linear(last.in_features, 1).to(model.device)
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+            model.set_output_embeddings(head)
+            if self._trees is not None:
+                self._trees.head = head
+        self._forbidden = self._forbidden[:0]
+        return self
 
     @contextmanager
     def looking(self, images: Sequence[ImageId]) -> Generator[None]:
@@ -191,25 +211,55 @@ class Policy:
         wanted = np.concatenate([answer[at] for answer, at in zip(answers, sampled, strict=True)]).astype(np.int64)
         ids = torch.from_numpy(wanted).to(self.device)
         if self._trees is None:
-            logits = self.answer_logits(prompts, answers)
-            at = np.concatenate([row * logits.shape[1] + own for row, own in enumerate(sampled)])
-            flat = logits.flatten(0, 1).index_select(0, torch.from_numpy(at).to(self.device))
+            flat = self._flat_logits(prompts, answers, sampled)
             chosen, entropy = of_logits(flat, ids, temperature=temperature)
             unique, _ = distinct(prompts)
             computed = sum(p.token_ids.shape[0] for p in unique) + sum(a.shape[0] for a in answers)
             return Scores(chosen=chosen, entropy=entropy, computed=computed)
         with self._precision():
-            before = [p.token_ids.shape[0] - 1 + at for p, at in zip(prompts, sampled, strict=True)]
-            shown = self._shown(prompts, answers)
-            if shown is None:
-                hidden, computed = self._trees.read(_whole(prompts, answers), before)
-            else:
-                hidden, computed = self._trees.read(shown.keys, before, show=self._show(shown))
+            hidden, computed = self._states(self._trees, prompts, answers, sampled)
             head, vocabulary = self._trees.head, self._trees.vocabulary
             chosen, entropy = of_hidden(
                 hidden, ids, head=lambda h: self._allowed(head(h)), vocabulary=vocabulary, temperature=temperature
             )
         return Scores(chosen=chosen, entropy=entropy, computed=computed)
+
+    def values(
+        self,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Int32[np.ndarray, " A"]],
+        sampled: Sequence[Int64[np.ndarray, " T"]],
+    ) -> Float32[Tensor, " T"]:
+        """What a critic says before each of the answers' tokens at the places `sampled`, one answer after another."""
+        if self._trees is None:
+            return self._flat_logits(prompts, answers, sampled).squeeze(-1)
+        with self._precision():
+            hidden, _ = self._states(self._trees, prompts, answers, sampled)
+            return self._trees.head(hidden).float().squeeze(-1)
+
+    def _flat_logits(
+        self,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Int32[np.ndarray, " A"]],
+        sampled: Sequence[Int64[np.ndarray, " T"]],
+    ) -> Float32[Tensor, "T V"]:
+        logits = self.answer_logits(prompts, answers)
+        at = np.concatenate([row * logits.shape[1] + own for row, own in enumerate(sampled)])
+        return logits.flatten(0, 1).index_select(0, torch.from_numpy(at).to(self.device))
+
+    def _states(
+        self,
+        trees: TreeReader,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Int32[np.ndarray, " A"]],
+        sampled: Sequence[Int64[np.ndarray, " T"]],
+    ) -> tuple[Float[Tensor, "T H"], int]:
+        """Hidden states before the tokens at the places `sampled`, and how many tokens were computed."""
+        before = [p.token_ids.shape[0] - 1 + at for p, at in zip(prompts, sampled, strict=True)]
+        shown = self._shown(prompts, answers)
+        if shown is None:
+            return trees.read(_whole(prompts, answers), before)
+        return trees.read(shown.keys, before, show=self._show(shown))
 
     def parts(
         self, prompts: Sequence[Prompt], answers: Sequence[Int32[np.ndarray, " A"]], *, max_tokens: int
@@ -330,8 +380,8 @@ class Policy:
     @contextmanager
     def _precision(self) -> Generator[None]:
         """In which type passes are computed, and what they keep for their gradients."""
-        enabled = self._autocast is not None
-        autocast = torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=enabled)
+        enabled = self.autocast is not None
+        autocast = torch.autocast(self.device.type, self.autocast or torch.bfloat16, enabled=enabled)
         with autocast, recomputing(self._recomputed):
             yield
 

@@ -49,6 +49,14 @@ class HubTokenizer:
         """Write the tokenizer beside a saved model."""
         self._tokenizer.save_pretrained(folder)
 
+    def require_size(self, known: int) -> None:
+        """Raise a `ConfigError` where it has more tokens than a model knows: the two do not belong together."""
+        if len(self._tokenizer) > known:
+            raise ConfigError(
+                f"the tokenizer {self._tokenizer.name_or_path} has {len(self._tokenizer)} tokens and the model's "
+                f"vocabulary {known}: they do not belong together"
+            )
+
     @property
     def end_ids(self) -> frozenset[int]:
         """End of sequence and, where there is one, end of a chat turn."""

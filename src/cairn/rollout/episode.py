@@ -186,7 +186,8 @@ class _Episode:
         runner = self.runner
         left = runner.limits.sampled_tokens - self.sampled
         longest = min(runner.sampling.max_tokens, runner.codec.max_answer_tokens, left)
-        sampling = replace(runner.sampling, max_tokens=longest)
+        temperature = 0.0 if self.plan.purpose.greedy else runner.sampling.temperature
+        sampling = replace(runner.sampling, max_tokens=longest, temperature=temperature)
         seed = turn_seed(self.plan, sibling=self.sibling, attempt=self.attempt, turn=index)
         async with self._outside(EngineError, f"generate, turn {index}"):
             return await runner.engine.generate(prompt, sampling=sampling, seed=seed)

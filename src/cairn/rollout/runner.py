@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from cairn.data.task import RolloutPlan
 from cairn.data.trajectory import ScoredGroup
 from cairn.errors import ConfigError
+from cairn.rollout.estimators import no_gradient
 from cairn.rollout.group import GroupRunner, Record
-from cairn.rollout.samples import no_gradient
 from cairn.rollout.unwrap import one_error
 
 

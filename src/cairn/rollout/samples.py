@@ -9,10 +9,10 @@ from jaxtyping import Float32, Float64, Int32
 
 from cairn.algo.returns import moments
 from cairn.data.ids import ImageId
-from cairn.data.sample import Aggregation, Batch, CreditedSample, NoGradient, Sample
-from cairn.data.trajectory import RULES, Outcome, ScoredGroup, ScoredTrajectory, Trajectory, Turn
-from cairn.errors import ConfigError
-from cairn.rollout.estimators import AdvantageFn
+from cairn.data.sample import Aggregation, Appraisal, Batch, CreditedSample, NoGradient, Sample, Targets
+from cairn.data.trajectory import RULES, ScoredGroup, Trajectory, Turn
+from cairn.errors import ConfigError, InvariantError
+from cairn.rollout.estimators import AdvantageFn, Appraised, Idle, TokenFn, Worth, no_gradient, without_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +33,23 @@ class Credited:
     sequences: int  # samples before equal ones were merged
 
 
-def no_gradient(group: ScoredGroup) -> NoGradient | None:
-    """Why the group teaches nothing; None where it does."""
-    if len(group.members) < 2:
-        return NoGradient.TOO_SMALL
-    if np.ptp(group.rewards) > 0:
-        return None
-    solved = sum(member.outcome is Outcome.SUCCESS for member in group.members)
-    if solved == len(group.members):
-        return NoGradient.ALL_SOLVED
-    return NoGradient.EQUAL_REWARDS if solved else NoGradient.ALL_FAILED
+Appraise: TypeAlias = Callable[[Sequence[Sample]], Sequence[Appraisal]]
+"""A learner's word on each of some samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crediting:
+    """How a round's rewards become what its tokens are worth."""
+
+    advantages: AdvantageFn
+    aggregation: Aggregation
+    norm: float | None = None  # the constant of SEQ_MEAN_TOKEN_SUM_NORM
+    whitened: bool = False  # advantages of all sampled tokens together have mean 0 and variance 1 (REINFORCE++)
+    effective: bool = False  # times trajectories / those whose advantage is not 0 (GPG)
+    idle: Idle = no_gradient
+    tokens: TokenFn | None = None  # of estimators that tell tokens apart, in the place of `advantages`
+    kl: float = 0.0  # weight of the KL to the reference in the reward
+    appraised: bool = False  # whether the learner must be asked: there is such a KL, or a critic
 
 
 def samples_of(trajectory: Trajectory) -> tuple[Sample, ...]:
@@ -59,46 +66,31 @@ def samples_of(trajectory: Trajectory) -> tuple[Sample, ...]:
     return tuple(piece.sample for piece in _pieces(trajectory))
 
 
-def credit(
-    groups: Sequence[ScoredGroup],
-    *,
-    advantages: AdvantageFn,
-    aggregation: Aggregation,
-    norm: float | None = None,
-    whitened: bool = False,
-) -> Credited:
+def credit(groups: Sequence[ScoredGroup], crediting: Crediting, *, appraise: Appraise | None = None) -> Credited:
     """Spread each turn's advantage over the tokens that were sampled in it, and merge equal samples.
 
     Weights carry the denominators of the whole batch, so that its loss is a plain sum in any order and split. For the
-    three means over tokens, the weights of a batch sum to 1. `norm` is the constant of SEQ_MEAN_TOKEN_SUM_NORM. Groups
-    without a gradient are left out of batch and denominators, and reported. `whitened` gives the advantages of all
-    sampled tokens together mean 0 and variance 1 (REINFORCE++, arXiv:2501.03262).
+    three means over tokens, the weights of a batch sum to 1. Groups without a gradient are left out of batch and
+    denominators, and reported. `appraise` is asked where `crediting` wants it, once, with every sample of the round.
     """
-    reasons = [(group, no_gradient(group)) for group in groups]
+    reasons = [(group, crediting.idle(group)) for group in groups]
     used = tuple(group for group, why in reasons if why is None)
-    scored = [(member, own) for group in used for member, own in _in_loss(group, advantages(group))]
-    rows = [_Row(advantages=own, pieces=tuple(_pieces(member.trajectory))) for member, own in scored]
-    if whitened and rows:
-        rows = _whitened(rows)
-    weigh = _weigher(rows, aggregation, norm)
+    rows = _rows(used, crediting, appraise)
+    if rows and (crediting.whitened or crediting.effective):
+        centre, spread = _moments(rows) if crediting.whitened else (0.0, _share_at_work(rows))
+        rows = [row.scaled(centre, spread) for row in rows]
+    weigh = _weigher(rows, crediting.aggregation, crediting.norm)
     merged: dict[_Key, _Sum] = {}
     for row in rows:
-        for piece in row.pieces:
-            merged.setdefault(_key(piece.sample), _Sum(piece.sample)).add(weigh(piece), row.advantages[piece.turn])
+        for piece, worth, targets in zip(row.pieces, row.worth, row.targets, strict=True):
+            key = _key(piece.sample, None if targets is None else len(merged))
+            merged.setdefault(key, _Sum(piece.sample, targets)).add(weigh(piece), worth)
     return Credited(
         batch=Batch(samples=tuple(total.credited() for total in merged.values())) if merged else None,
         used=used,
         dropped=tuple(Dropped(group=group, why=why) for group, why in reasons if why is not None),
         sequences=sum(len(row.pieces) for row in rows),
     )
-
-
-def _in_loss(
-    group: ScoredGroup, advantages: Sequence[Float64[np.ndarray, " _"]]
-) -> Iterator[tuple[ScoredTrajectory, Float64[np.ndarray, " _"]]]:
-    for member, own in zip(group.members, advantages, strict=True):
-        if RULES[member.outcome].in_loss:
-            yield member, own
 
 
 # ── turns to samples ──────────────────────────────────────────────────────────
@@ -159,21 +151,115 @@ def _join(run: Sequence[Turn], first: int, turns_in_all: int) -> _Piece:
     return _Piece(sample=sample, turn=turn_of, turns=turns_in_all)
 
 
-# ── weights ───────────────────────────────────────────────────────────────────
+# ── what they were worth ──────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     """One trajectory of the batch."""
 
-    advantages: Float64[np.ndarray, " _"]  # of its turns
     pieces: tuple[_Piece, ...]
+    worth: tuple[Float64[np.ndarray, " _"], ...]  # advantages of each piece's tokens; 0 where none was sampled
+    targets: tuple[Targets | None, ...]
+
+    @property
+    def sampled(self) -> Float64[np.ndarray, " T"]:
+        """The advantages of its sampled tokens."""
+        found = [own[piece.sample.loss_mask] for piece, own in zip(self.pieces, self.worth, strict=True)]
+        return np.concatenate(found) if found else np.empty(0)
+
+    def scaled(self, centre: float, spread: float) -> "_Row":
+        masks = [piece.sample.loss_mask for piece in self.pieces]
+        worth = [np.where(mask, (own - centre) / spread, 0.0) for mask, own in zip(masks, self.worth, strict=True)]
+        return replace(self, worth=tuple(worth))
 
 
-def _whitened(rows: Sequence[_Row]) -> list[_Row]:
-    tokens = [row.advantages[piece.turn[piece.turn >= 0]] for row in rows for piece in row.pieces]
-    centre, spread = moments(np.concatenate(tokens))
-    return [replace(row, advantages=(row.advantages - centre) / spread) for row in rows]
+def _rows(groups: Sequence[ScoredGroup], crediting: Crediting, appraise: Appraise | None) -> list[_Row]:
+    pieces = [[tuple(_pieces(member.trajectory)) for member in group.members] for group in groups]
+    said = _appraised(pieces, crediting, appraise)
+    rows: list[_Row] = []
+    for group, own, words in zip(groups, pieces, said, strict=True):
+        if crediting.tokens is not None:
+            found = [
+                _by_token(parts, crediting.tokens(member, word, group.greedy), word)
+                for member, parts, word in zip(group.members, own, words, strict=True)
+            ]
+        else:
+            charged = without_costs(group, words) if crediting.kl else group
+            advantages = crediting.advantages(charged)
+            found = [_by_turn_of(parts, worth) for parts, worth in zip(own, advantages, strict=True)]
+        inside = [RULES[member.outcome].in_loss for member in group.members]
+        rows += [row for row, counts in zip(found, inside, strict=True) if counts and row is not None]
+    return rows
+
+
+def _by_turn_of(pieces: tuple[_Piece, ...], advantages: Float64[np.ndarray, " _"] | None) -> _Row | None:
+    if advantages is None:
+        return None
+    worth = tuple(np.where(piece.turn >= 0, advantages[piece.turn], 0.0) for piece in pieces)
+    return _Row(pieces=pieces, worth=worth, targets=(None,) * len(pieces))
+
+
+def _by_token(pieces: tuple[_Piece, ...], worth: Worth, said: Appraised) -> _Row:
+    advantages = _spread(pieces, worth.advantages)
+    if worth.returns is None:
+        return _Row(pieces=pieces, worth=advantages, targets=(None,) * len(pieces))
+    both = zip(_spread(pieces, said.values), _spread(pieces, worth.returns), strict=True)
+    targets = tuple(Targets(values=v.astype(np.float32), returns=r.astype(np.float32)) for v, r in both)
+    return _Row(pieces=pieces, worth=advantages, targets=targets)
+
+
+def _spread(pieces: Sequence[_Piece], values: Float64[np.ndarray, " T"]) -> tuple[Float64[np.ndarray, " _"], ...]:
+    """Values of a trajectory's sampled tokens, put where those tokens are."""
+    found: list[Float64[np.ndarray, " _"]] = []
+    done = 0
+    for piece in pieces:
+        mask = piece.sample.loss_mask
+        own = np.zeros(mask.shape)
+        own[mask] = values[done : done + _sampled(piece)]
+        done += _sampled(piece)
+        found.append(own)
+    return tuple(found)
+
+
+def _appraised(
+    pieces: Sequence[Sequence[tuple[_Piece, ...]]], crediting: Crediting, appraise: Appraise | None
+) -> list[list[Appraised]]:
+    """What the learner says of every member's sampled tokens; nothing (zeros) where it need not be asked."""
+    if not crediting.appraised:
+        return [[_unsaid(parts) for parts in own] for own in pieces]
+    if appraise is None:
+        raise InvariantError("this estimator needs a learner's word on each sample, and there is no learner")
+    every = [piece.sample for own in pieces for parts in own for piece in parts]
+    different = {_key(sample): sample for sample in every}
+    said = dict(zip(different, appraise(list(different.values())) if different else (), strict=True))
+
+    def joined(parts: tuple[_Piece, ...]) -> Appraised:
+        words = [(said[_key(piece.sample)], piece.sample.loss_mask) for piece in parts]
+        costs = np.concatenate([word.divergence[mask] for word, mask in words]) if words else np.empty(0)
+        values = np.concatenate([word.values[mask] for word, mask in words]) if words else np.empty(0)
+        return Appraised(costs=crediting.kl * costs.astype(np.float64), values=values.astype(np.float64))
+
+    return [[joined(parts) for parts in own] for own in pieces]
+
+
+def _unsaid(pieces: Sequence[_Piece]) -> Appraised:
+    none = np.zeros(sum(_sampled(piece) for piece in pieces))
+    return Appraised(costs=none, values=none)
+
+
+def _moments(rows: Sequence[_Row]) -> tuple[float, float]:
+    """Of all sampled tokens; nothing is taken off where there are none."""
+    tokens = np.concatenate([row.sampled for row in rows])
+    return moments(tokens) if tokens.size else (0.0, 1.0)
+
+
+def _share_at_work(rows: Sequence[_Row]) -> float:
+    """Trajectories with an advantage among all of them."""
+    return sum(bool(row.sampled.any()) for row in rows) / len(rows) or 1.0
+
+
+# ── weights ───────────────────────────────────────────────────────────────────
 
 
 _Weigher: TypeAlias = Callable[[_Piece], Float64[np.ndarray, " L"]]
@@ -213,11 +299,12 @@ def _by_turn(piece: _Piece) -> Float64[np.ndarray, " L"]:
 
 # ── merging equal samples ─────────────────────────────────────────────────────
 
-_Key: TypeAlias = tuple[bytes, bytes, bytes, tuple[ImageId, ...]]
+_Key: TypeAlias = tuple[bytes, bytes, bytes, tuple[ImageId, ...], int | None]
 
 
-def _key(sample: Sample) -> _Key:
-    return (sample.token_ids.tobytes(), sample.loss_mask.tobytes(), sample.versions.tobytes(), sample.images)
+def _key(sample: Sample, alone: int | None = None) -> _Key:
+    """Equal for samples that are one to the learner; with a number of its own, a sample is like no other."""
+    return (sample.token_ids.tobytes(), sample.loss_mask.tobytes(), sample.versions.tobytes(), sample.images, alone)
 
 
 class _Sum:
@@ -226,8 +313,9 @@ class _Sum:
     Such samples have equal log-probs up to the engine's rounding; those of the first are kept.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, targets: Targets | None) -> None:
         self._sample = sample
+        self._targets = targets
         self._positive = np.zeros(sample.token_ids.shape, np.float64)
         self._negative = np.zeros(sample.token_ids.shape, np.float64)
         self._weights = np.zeros(sample.token_ids.shape, np.float64)
@@ -244,4 +332,5 @@ class _Sum:
             positive=self._positive.astype(np.float32),
             negative=self._negative.astype(np.float32),
             weights=self._weights.astype(np.float32),
+            critic=self._targets,
         )

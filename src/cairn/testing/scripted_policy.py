@@ -10,7 +10,7 @@ from jaxtyping import Int32
 from cairn.data.action import Action, Click, Finish, Invalid, Type
 from cairn.data.ids import ElementId, PolicyVersion
 from cairn.data.observation import Observation
-from cairn.data.sample import Batch, Preference
+from cairn.data.sample import Appraisal, Batch, Preference, Sample
 from cairn.data.trajectory import Completion, Prompt, Trajectory, Turn
 from cairn.ports import LearnerStep, Past, Sampling
 from cairn.testing.faults import Call, Fault, strike
@@ -108,12 +108,14 @@ class ScriptedEngine:
         self.version = version
         self.prompts: list[Prompt] = []  # every prompt asked, in order
         self.seeds: list[int] = []
+        self.temperatures: list[float] = []
         self.closed = False
 
     async def generate(self, prompt: Prompt, *, sampling: Sampling, seed: int) -> Completion:
         nth = len(self.prompts)
         self.prompts.append(prompt)
         self.seeds.append(seed)
+        self.temperatures.append(sampling.temperature)
         await strike(self._faults, Call.GENERATE, nth=nth)
         tokens = list(self._answers(prompt, seed))[: sampling.max_tokens]
         return Completion(
@@ -182,6 +184,11 @@ class ScriptedLearner:
 
     def imitate(self, batch: Batch) -> LearnerStep:
         return self._step(batch)
+
+    def appraise(self, samples: Sequence[Sample]) -> Sequence[Appraisal]:
+        """It thinks nothing of any of them."""
+        none = [np.zeros(sample.token_ids.shape, np.float32) for sample in samples]
+        return [Appraisal(divergence=zeros, values=zeros) for zeros in none]
 
     def improve(self, batch: Batch) -> LearnerStep:
         return self._step(batch)

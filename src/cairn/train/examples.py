@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float32, Int32, Int64
 from torch import Tensor
 
-from cairn.data.sample import CreditedSample
+from cairn.data.sample import CreditedSample, Sample
 from cairn.data.trajectory import Prompt
 
 
@@ -25,6 +25,8 @@ class Example:
     positive: Float32[np.ndarray, " T"]
     negative: Float32[np.ndarray, " T"]
     weights: Float32[np.ndarray, " T"]
+    values: Float32[np.ndarray, " T"]  # of a critic before the update; 0 without one
+    returns: Float32[np.ndarray, " T"]
 
     @property
     def idle(self) -> bool:
@@ -42,6 +44,7 @@ def example(index: int, credited: CreditedSample) -> Example:
     sample = credited.sample
     at = np.flatnonzero(sample.loss_mask)
     first, end = int(at[0]), int(at[-1]) + 1
+    none = np.zeros(at.shape, np.float32)
     return Example(
         index=index,
         prompt=Prompt(token_ids=sample.token_ids[:first], images=sample.images),
@@ -52,7 +55,16 @@ def example(index: int, credited: CreditedSample) -> Example:
         positive=credited.positive[at],
         negative=credited.negative[at],
         weights=credited.weights[at],
+        values=none if credited.critic is None else credited.critic.values[at],
+        returns=none if credited.critic is None else credited.critic.returns[at],
     )
+
+
+def uncredited(sample: Sample, *, weight: float) -> CreditedSample:
+    """A sample that is only measured: every sampled token weighs the same, and is worth nothing yet."""
+    none = np.zeros(sample.token_ids.shape, np.float32)
+    weights = np.where(sample.loss_mask, np.float32(weight), np.float32(0))
+    return CreditedSample(sample=sample, positive=none, negative=none, weights=weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,17 @@ ImageTokens = Callable[[ImageId], int]
 """How many placeholders stand for an image."""
 
 
+def check_vocabulary(batch: Batch, *, size: int) -> None:
+    """Every token is one that the model knows: there are `size` of them."""
+    for index, credited in enumerate(batch.samples):
+        strange = [int(token) for token in credited.sample.token_ids if not 0 <= token < size]
+        if strange:
+            raise InvariantError(
+                f"{_name(index, credited.sample)}: it holds token {strange[0]}, and the "
+                f"learner's vocabulary has {size}: the engine that sampled it has another one"
+            )
+
+
 def check_shape(batch: Batch, *, placeholder_id: int | None, image_tokens: ImageTokens | None = None) -> None:
     """Every sample has its images' placeholders, and none was sampled.
 
@@ -52,12 +63,15 @@ def check_shape(batch: Batch, *, placeholder_id: int | None, image_tokens: Image
             raise InvariantError(f"{_name(index, sample)}: {after - before} images after the first sampled token")
 
 
-def check_sampled(batch: Batch, *, version: PolicyVersion) -> None:
-    """Every token in the loss has a log-probability and a version that some policy up to `version` gave it."""
+def check_sampled(batch: Batch, *, version: PolicyVersion, foreign: bool = False) -> None:
+    """Every token in the loss has a log-probability and a version that some policy up to `version` gave it.
+
+    With `foreign` all of them are of another run's policies, and have no version here.
+    """
     for index, credited in enumerate(batch.samples):
         sample = credited.sample
         versions, logprobs = sample.versions[sample.loss_mask], sample.logprobs[sample.loss_mask]
-        if versions.min() < 0 or versions.max() > version:
+        if not foreign and (versions.min() < 0 or versions.max() > version):
             raise InvariantError(
                 f"{_name(index, sample)}: sampled by versions {versions.min()} to {versions.max()}, "
                 f"the learner is at {version}"

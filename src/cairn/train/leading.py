@@ -9,10 +9,11 @@ from typing import TypeVar
 from torch import Tensor
 
 from cairn.data.ids import PolicyVersion
-from cairn.data.sample import Batch, Preference
+from cairn.data.sample import Appraisal, Batch, Preference, Sample
 from cairn.errors import CairnError, RankError
 from cairn.models.policy import Policy
 from cairn.ports import BlobStore, LearnerStep
+from cairn.train.examples import uncredited
 from cairn.train.learner import GradientLearner
 from cairn.train.meeting import Meeting, Order
 from cairn.train.messages import ReceivedImages, pack_batch, pack_pairs, unpack
@@ -49,6 +50,10 @@ class LeadingLearner:
 
     def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
         return self._all(Order.PREFER, pack_pairs(pairs, self._blobs), lambda: self._learner.prefer(pairs))
+
+    def appraise(self, samples: Sequence[Sample]) -> Sequence[Appraisal]:
+        batch = Batch(samples=tuple(uncredited(sample, weight=1.0) for sample in samples))
+        return self._all(Order.APPRAISE, pack_batch(batch, self._blobs), lambda: self._learner.appraise(samples))
 
     def save(self, path: Path) -> None:
         self._all(Order.SAVE, _path(path), lambda: self._learner.save(path))
@@ -94,7 +99,7 @@ def follow(learner: GradientLearner, *, meeting: Meeting, images: ReceivedImages
 
 def _obey(order: Order, payload: bytes, learner: GradientLearner, images: ReceivedImages) -> None:
     match order:
-        case Order.IMITATE | Order.IMPROVE | Order.PREFER:
+        case Order.IMITATE | Order.IMPROVE | Order.PREFER | Order.APPRAISE:
             _learn(order, payload, learner, images)
         case Order.WEIGHTS:
             whole_weights(learner.policy.model, keep=False)
@@ -111,6 +116,8 @@ def _learn(order: Order, payload: bytes, learner: GradientLearner, images: Recei
     images.take(parcel.images)
     if parcel.batch is None:
         learner.prefer(parcel.pairs)
+    elif order is Order.APPRAISE:
+        learner.appraise([credited.sample for credited in parcel.batch.samples])
     elif order is Order.IMITATE:
         learner.imitate(parcel.batch)
     else:

@@ -5,8 +5,8 @@ neither micro-batches nor the sharing of prompts can change what is computed, bu
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,21 +14,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cairn.algo import kl, losses
+from cairn.algo import losses
 from cairn.data.ids import PolicyVersion
-from cairn.data.sample import Batch, Preference
+from cairn.data.sample import Appraisal, Batch, CreditedSample, Preference, Sample
+from cairn.errors import InvariantError
 from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
 from cairn.models.scoring import Scores
 from cairn.ports import LearnerStep
 from cairn.train import shards, state
-from cairn.train.examples import Example, Tokens, example, tokens
-from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape
-from cairn.train.objective import Objective, correction_weights, policy_cost
+from cairn.train.critic import Critic, CriticSettings, explained
+from cairn.train.examples import Example, Tokens, example, tokens, uncredited
+from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape, check_vocabulary
+from cairn.train.objective import Objective, correction_weights, divergence, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
-from cairn.train.preference import PreferenceObjective, cost_and_slopes, sides_of
-from cairn.train.ranks import Alone, Group, Ranks, shares
+from cairn.train.parts import appraisal, from_all, own_parts
+from cairn.train.preference import PreferenceObjective, Sides, cost_and_slopes, sides_of
+from cairn.train.ranks import Alone, Group, Ranks
 from cairn.train.reference import Following, Reference
+from cairn.train.refused import keep_refused
 from cairn.train.survey import Survey
 
 
@@ -41,11 +45,14 @@ class Settings:
     objective: Objective = field(default_factory=Objective)
     preference: PreferenceObjective = field(default_factory=PreferenceObjective)
     following: Following = field(default_factory=Following)  # of the policy that both hold on to
+    critic: CriticSettings | None = None  # None: no critic
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
     placeholder_id: int | None = None  # the token that stands for an image
     image_tokens: ImageTokens | None = None  # where an image has several
+    foreign: bool = False  # what is learned from was sampled by another run's policies
     seed: int = 0  # of the order of minibatches
+    refused: Path | None = None  # where a batch is kept that an update refused; None: nowhere
 
 
 class GradientLearner:
@@ -77,6 +84,7 @@ class GradientLearner:
         self._version = PolicyVersion(0)
         self._optimisers: dict[state.Phase, Optimiser] = {}
         self._reference: Reference | None = None
+        self._critic: Critic | None = None
         self._found: dict[int, Tensor] = {}  # log-probabilities before an update's first step, by example
 
     @property
@@ -94,6 +102,29 @@ class GradientLearner:
         return sum(t.numel() * t.element_size() for o in self._optimisers.values() for _, t in o.tensors())
 
     def imitate(self, batch: Batch) -> LearnerStep:
+        with self._refusing(batch.samples):
+            return self._imitate(batch)
+
+    def appraise(self, samples: Sequence[Sample]) -> Sequence[Appraisal]:
+        """The KL to the reference, and a critic's values, where this learner's settings have them; else zeros."""
+        batch = Batch(samples=tuple(uncredited(sample, weight=1.0) for sample in samples))
+        with self._refusing(batch.samples):
+            return self._appraise(batch)
+
+    def improve(self, batch: Batch) -> LearnerStep:
+        with self._refusing(batch.samples):
+            return self._improve(batch)
+
+    def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
+        """A pass that measures both sides, and one in which every token is worth its side's slope of the cost.
+
+        So a pair need not fit into one forward pass, and the gradient is exact.
+        """
+        sides = sides_of(pairs)
+        with self._refusing(sides.batch.samples):
+            return self._prefer(sides)
+
+    def _imitate(self, batch: Batch) -> LearnerStep:
         started = self._clock()
         self._check_shape(batch)
         survey = self._survey()
@@ -108,12 +139,34 @@ class GradientLearner:
         norm, rate = self._optimiser("imitate").step()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
-    def improve(self, batch: Batch) -> LearnerStep:
+    @torch.no_grad()
+    def _appraise(self, batch: Batch) -> Sequence[Appraisal]:
+        self._check_shape(batch)
+        objective = self._settings.objective
+        examples = [example(i, s) for i, s in enumerate(batch.samples)]
+        divergences: dict[int, Tensor] = {}
+        if objective.kl_coefficient and objective.kl_in_reward:
+            reference = self._held_reference()
+            for part in self._parts(examples):
+                now, before = (
+                    self._score(one, part, temperature=objective.temperature).chosen
+                    for one in (self._policy, reference)
+                )
+                ends = np.cumsum([e.sampled.shape[0] for e in part])[:-1].tolist()
+                found = divergence(objective, now, before).cpu().tensor_split(ends)
+                divergences |= {e.index: own for e, own in zip(part, found, strict=True)}
+            divergences = from_all(divergences, examples, self._ranks)
+        critic = self._held_critic()
+        values = critic.values(examples) if critic is not None else {}
+        return [appraisal(s, i, divergences, values) for i, s in enumerate(batch.samples)]
+
+    def _improve(self, batch: Batch) -> LearnerStep:
         started = self._clock()
         self._check_shape(batch)
-        check_sampled(batch, version=self._version)
-        if self._settings.objective.kl_coefficient and self._reference is None:
-            self._reference = Reference(self._policy)
+        check_sampled(batch, version=self._version, foreign=self._settings.foreign)
+        if self._settings.objective.kl_coefficient:
+            self._held_reference()
+        critic = self._held_critic()
         examples = [example(i, s) for i, s in enumerate(batch.samples)]
         rounds = self._rounds(examples)
         self._found = {}
@@ -125,41 +178,43 @@ class GradientLearner:
                 for part in self._parts(examples):
                     self._loss(part, before)
             before.join(self._ranks)
-            self._found = self._shared(self._found, examples)
+            self._found = from_all(self._found, examples, self._ranks)
             before.agreement.verify()
-        norm = rate = 0.0
+        norm = rate = missed = 0.0
+        parts = self._settings.objective.minibatches
         for minibatch in rounds:
-            for part in self._parts(minibatch):
-                loss = self._loss(part, during) * self._settings.objective.minibatches
-                loss.backward()
+            waits = critic is not None and critic.alone  # the policy waits for its critic
+            with torch.set_grad_enabled(not waits):
+                for part in self._parts(minibatch):
+                    loss = self._loss(part, during) * parts
+                    if not waits:
+                        loss.backward()
             if during is before:
                 before.join(self._ranks)
                 before.agreement.verify()
-            norm, rate = self._optimiser("improve").step()
+            if critic is not None:
+                missed += critic.learn(minibatch, scale=parts)
+                critic.optimiser.step()
+            if not waits:
+                norm, rate = self._optimiser("improve").step()
         during.join(self._ranks)
         during.loss /= self._settings.objective.epochs
         self._follow()
-        return self._finish(started, before, during, norm=norm, rate=rate)
+        step = self._finish(started, before, during, norm=norm, rate=rate)
+        return replace(step, value_loss=missed / self._settings.objective.epochs, explained=explained(batch))
 
-    def prefer(self, pairs: Sequence[Preference]) -> LearnerStep:
-        """A pass that measures both sides, and one in which every token is worth its side's slope of the cost.
-
-        So a pair need not fit into one forward pass, and the gradient is exact.
-        """
+    def _prefer(self, sides: Sides) -> LearnerStep:
         started = self._clock()
-        sides = sides_of(pairs)
         self._check_shape(sides.batch)
-        check_sampled(sides.batch, version=self._version)
-        if self._reference is None:
-            self._reference = Reference(self._policy)
+        check_sampled(sides.batch, version=self._version, foreign=self._settings.foreign)
         survey = self._survey()
-        gains = self._gains(sides.examples, self._reference, survey)
+        gains = self._gains(sides.examples, self._held_reference(), survey)
         survey.join(self._ranks)
         survey.agreement.verify()
         objective = self._settings.preference
         baseline = 0.0
         if objective.loss == "kto" and (mismatched := sides.mismatched()):
-            baseline = max(0.0, float(np.mean(self._gains(mismatched, self._reference, None))))
+            baseline = max(0.0, float(np.mean(self._gains(mismatched, self._held_reference(), None))))
         survey.loss, slopes = cost_and_slopes(objective, sides.totals(gains), sides, baseline=baseline)
         worth = slopes.float()[list(sides.of)].to(self._policy.device)  # of every token of each example
         for part in self._parts(sides.examples):
@@ -186,22 +241,8 @@ class GradientLearner:
             found |= zip((e.index for e in part), sums[:, None], strict=True)
             if survey is not None:
                 survey.add(part, own, scores)
-        if self._ranks.count > 1:
-            known = [float(found[e.index]) if e.index in found else 0.0 for e in examples]
-            return self._ranks.total(torch.tensor(known, dtype=torch.float64)).tolist()
-        return [float(found[e.index]) for e in examples]
-
-    def _shared(self, found: dict[int, Tensor], examples: Sequence[Example]) -> dict[int, Tensor]:
-        """What any rank has found, by example."""
-        if self._ranks.count == 1:
-            return found
-        sizes = [e.sampled.shape[0] for e in examples]
-        own = [
-            found[e.index].cpu().double() if e.index in found else torch.zeros(size, dtype=torch.float64)
-            for e, size in zip(examples, sizes, strict=True)
-        ]
-        every = self._ranks.total(torch.cat(own)).float().to(self._policy.device).split(sizes)
-        return dict(zip((e.index for e in examples), every, strict=True))
+        whole = from_all(found, examples, self._ranks)
+        return [float(whole[e.index]) for e in examples]
 
     def save(self, path: Path) -> None:
         if isinstance(self._ranks, Group):
@@ -215,6 +256,8 @@ class GradientLearner:
         if header.reference is not None:
             self._reference = Reference(self._policy)
             shards.load_reference(header.reference, self._reference, age=header.reference_age)
+        if header.critic is not None:
+            state.load_critic(header.critic, self._held_critic())
 
     def _state(self) -> state.LearnerState:
         return state.LearnerState(
@@ -222,7 +265,33 @@ class GradientLearner:
             model=self._policy.model,
             reference=self._reference,
             optimisers=self._optimisers,
+            critic=self._critic,
         )
+
+    def _held_reference(self) -> Reference:
+        """The policy that is held on to: as it was when it was first asked for."""
+        if self._reference is None:
+            self._reference = Reference(self._policy)
+        return self._reference
+
+    def _held_critic(self) -> Critic | None:
+        """The critic, begun from the policy as it was when it was first asked for; None where there is none."""
+        wanted = self._settings.critic
+        if self._critic is None and wanted is not None:
+            self._critic = Critic(policy=self._policy, settings=wanted, max_tokens=self._settings.max_tokens)
+        return self._critic
+
+    @contextmanager
+    def _refusing(self, samples: Sequence[CreditedSample]) -> Generator[None]:
+        """Keep the samples where the block finds them, or what comes of them, not fit to learn from."""
+        try:
+            yield
+        except InvariantError as error:
+            self._policy.model.zero_grad(set_to_none=True)
+            if self._settings.refused is None:
+                raise
+            path = keep_refused(self._settings.refused, samples, why=str(error), version=self._version)
+            raise InvariantError(f"{error}; nothing was learned from the batch, which is kept in {path}") from error
 
     def _loss(self, part: Sequence[Example], survey: Survey) -> Tensor:
         """The summed cost of one micro-batch, measured into `survey`."""
@@ -238,6 +307,7 @@ class GradientLearner:
         survey.loss += float(cost.detach())
         survey.add(part, own, scores)
         with torch.no_grad():
+            survey.note_ratios(chosen - base.behaviour)
             survey.note_clipped(losses.at_clip(chosen, base.behaviour, own.credit, limits=objective.limits))
             survey.note_weights(weights)
         return cost
@@ -252,10 +322,10 @@ class GradientLearner:
     def _regularisation(self, part: Sequence[Example], own: Tokens, scores: Scores) -> Tensor:
         objective = self._settings.objective
         cost = torch.zeros((), device=scores.chosen.device)
-        if self._reference is not None and objective.kl_coefficient:
+        if self._reference is not None and objective.kl_coefficient and not objective.kl_in_reward:
             reference = self._score(self._reference, part, temperature=objective.temperature)
-            estimate = kl.k2 if objective.kl_estimator == "k2" else kl.k3
-            cost = cost + objective.kl_coefficient * (own.weights * estimate(scores.chosen, reference.chosen)).sum()
+            apart = divergence(objective, scores.chosen, reference.chosen)
+            cost = cost + objective.kl_coefficient * (own.weights * apart).sum()
         if objective.entropy_coefficient:
             cost = cost - objective.entropy_coefficient * (own.weights * scores.entropy).sum()
         return cost
@@ -266,32 +336,16 @@ class GradientLearner:
 
     def _check_shape(self, batch: Batch) -> None:
         settings = self._settings
+        check_vocabulary(batch, size=self._policy.vocabulary)
         check_shape(batch, placeholder_id=settings.placeholder_id, image_tokens=settings.image_tokens)
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
         """Micro-batches, which see each image of `examples` once: leave it to the loop's end."""
         images = [image for e in examples for image in e.prompt.images]
-        parts = self._own_parts(examples)
+        parts = own_parts(self._policy, examples, self._ranks, max_tokens=self._settings.max_tokens)
         reference = nullcontext() if self._reference is None else self._reference.looking(images)
         with self._policy.looking(images), reference:
             yield from parts
-
-    def _own_parts(self, examples: Sequence[Example]) -> list[list[Example]]:
-        """Those that this rank computes: as many on every rank, with idle ones where there are not enough."""
-        prompts, answers, limit = [e.prompt for e in examples], [e.answer for e in examples], self._settings.max_tokens
-        sizes = [p.token_ids.shape[0] + a.shape[0] for p, a in zip(prompts, answers, strict=True)]
-        count = self._ranks.count
-        parts = self._policy.parts(prompts, answers, max_tokens=limit)
-        limit = min(limit, sum(sizes))
-        while count > 1 and len(parts) < min(count, len(examples)) and limit > 1:  # work for everyone
-            limit //= 2
-            parts = self._policy.parts(prompts, answers, max_tokens=limit)
-        if count == 1:
-            return [[examples[i] for i in part] for part in parts]
-        every = shares(parts, sizes, count=count)
-        own = [[examples[i] for i in part] for part in every[self._ranks.rank]]
-        shortest = examples[int(np.argmin(sizes))]
-        return own + [[shortest.as_idle()]] * (len(every[0]) - len(own))
 
     def _rounds(self, examples: list[Example]) -> list[list[Example]]:
         """The examples of each optimiser step, in order."""
@@ -331,6 +385,8 @@ class GradientLearner:
             kl=before.kl,
             clipped=during.clipped,
             effective=during.effective,
+            ratio_mean=during.ratio_mean,
+            ratio_deviation=during.ratio_deviation,
             mismatch_mean=before.agreement.mean,
             mismatch_max=before.agreement.worst,
             trained_tokens=during.computed,

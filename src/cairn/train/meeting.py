@@ -36,6 +36,7 @@ class Order(StrEnum):
     IMITATE = auto()
     IMPROVE = auto()
     PREFER = auto()
+    APPRAISE = auto()
     WEIGHTS = auto()  # are to be gathered
     SAVE = auto()
     LOAD = auto()

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from cairn.algo import corrections, losses
+from cairn.algo import corrections, kl, losses
 from cairn.train.examples import Tokens
 
+KlEstimator = Literal["k1", "k2", "k3"]
 Loss = Literal["ppo", "gspo", "cispo", "reinforce", "sapo"]
 Correction = Literal[
     "none", "recomputed", "token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"
@@ -34,11 +35,14 @@ class Objective:
     clip_high: float = 0.28
     dual_clip: float | None = None  # of `ppo`
     weight_cap: float = 5.0  # of `cispo`
+    weight_floor: float = 0.0
+    gate_temperatures: tuple[float, float] = (1.0, 1.05)  # of `sapo`: for successes, and for failures
     correction: Correction = "none"  # for tokens that were not sampled by the policy as the learner finds it
     correction_low: float | None = None  # bounds of the correction; default: the published ones
     correction_high: float | None = None
     kl_coefficient: float = 0.0  # towards the policy that the first `improve` found
-    kl_estimator: Literal["k2", "k3"] = "k3"
+    kl_estimator: KlEstimator = "k3"
+    kl_in_reward: bool = False  # then it is told to whoever credits, and costs nothing here
     entropy_coefficient: float = 0.0
     temperature: float = 1.0  # of the sampling: log-probabilities are those of the tempered distribution
     epochs: int = 1
@@ -79,6 +83,19 @@ def correction_weights(
             assert_never(objective.correction)
 
 
+def divergence(objective: Objective, logprobs: Tensor, reference: Tensor) -> Tensor:
+    """The KL to the reference as the recipe estimates it, of each sampled token [T]."""
+    match objective.kl_estimator:
+        case "k1":
+            return kl.k1(logprobs, reference)
+        case "k2":
+            return kl.k2(logprobs, reference)
+        case "k3":
+            return kl.k3(logprobs, reference)
+        case _:
+            assert_never(objective.kl_estimator)
+
+
 def policy_cost(objective: Objective, logprobs: Tensor, own: Tokens) -> Tensor:
     """The cost of each sampled token [T], before any regularisation."""
     match objective.loss:
@@ -101,10 +118,13 @@ def policy_cost(objective: Objective, logprobs: Tensor, own: Tokens) -> Tensor:
                 clip_high=objective.clip_high,
             )
         case "cispo":
-            return losses.clipped_weights(logprobs, own.behaviour, own.credit, cap=objective.weight_cap)
+            return losses.clipped_weights(
+                logprobs, own.behaviour, own.credit, cap=objective.weight_cap, floor=objective.weight_floor
+            )
         case "reinforce":
             return losses.score_function(logprobs, own.credit)
         case "sapo":
-            return losses.soft_gate(logprobs, own.behaviour, own.credit)
+            gain, penalty = objective.gate_temperatures
+            return losses.soft_gate(logprobs, own.behaviour, own.credit, temperature=gain, negative_temperature=penalty)
         case _:
             assert_never(objective.loss)

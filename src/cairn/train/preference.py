@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
-import numpy as np
 import torch
 from jaxtyping import Float64
 from torch import Tensor
 
 from cairn.algo import preference
-from cairn.data.sample import Batch, CreditedSample, Preference, Sample
-from cairn.train.examples import Example, example
+from cairn.data.sample import Batch, Preference, Sample
+from cairn.train.examples import Example, example, uncredited
 
 PreferenceLoss = Literal["dpo", "ipo", "kto"]
 
@@ -23,6 +22,8 @@ class PreferenceObjective:
     loss: PreferenceLoss = "dpo"
     beta: float = 0.1
     smoothing: float = 0.0  # of `dpo`
+    desirable_weight: float = 1.0  # of `kto`
+    undesirable_weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +67,8 @@ def sides_of(pairs: Sequence[Preference]) -> Sides:
             samples += own
             of += [2 * number + side] * len(own)
     tokens = sum(int(sample.loss_mask.sum()) for sample in samples)
-    batch = Batch(samples=tuple(_uncredited(sample, weight=1 / tokens) for sample in samples))
+    batch = Batch(samples=tuple(uncredited(sample, weight=1 / tokens) for sample in samples))
     return Sides(examples=tuple(example(i, s) for i, s in enumerate(batch.samples)), of=tuple(of), batch=batch)
-
-
-def _uncredited(sample: Sample, *, weight: float) -> CreditedSample:
-    none = np.zeros(sample.token_ids.shape, np.float32)
-    weights = np.where(sample.loss_mask, np.float32(weight), np.float32(0))
-    return CreditedSample(sample=sample, positive=none, negative=none, weights=weights)
 
 
 def cost_and_slopes(
@@ -89,7 +84,14 @@ def cost_and_slopes(
             costs = preference.identity(means[::2] - means[1::2], beta=objective.beta)
         case "kto":
             desirable = torch.arange(sides.count) % 2 == 0
-            costs = preference.prospect(free, desirable, beta=objective.beta, baseline=baseline)
+            costs = preference.prospect(
+                free,
+                desirable,
+                beta=objective.beta,
+                baseline=baseline,
+                desirable_weight=objective.desirable_weight,
+                undesirable_weight=objective.undesirable_weight,
+            )
         case _:
             assert_never(objective.loss)
     (slopes,) = torch.autograd.grad(costs.mean(), free)

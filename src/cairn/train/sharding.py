@@ -48,7 +48,7 @@ class ShardedPolicy(Policy):
 
     @classmethod
     def _around(cls, model: PreTrainedModel, policy: Policy) -> Self:
-        return within(model, lambda: policy.like(cls, model))
+        return within(model, lambda: policy.like(cls, model, autocast=policy.autocast))
 
     def copy(self, *, dtype: torch.dtype | None = None) -> "ShardedPolicy":
         """A policy with slices of its own, without gradient: a reference to stay close to."""

@@ -1,11 +1,13 @@
 """What is measured while a batch is computed."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from cairn.algo import kl
+from cairn.errors import InvariantError
 from cairn.models.scoring import Scores
 from cairn.train.examples import Example, Tokens
 from cairn.train.guard import Agreement
@@ -28,21 +30,29 @@ class Survey:
         self._corrected = 0
         self._corrections = 0.0  # sum of weights
         self._squares = 0.0  # sum of their squares
+        self._ratios = torch.zeros(2, dtype=torch.float64)  # sums of the ratio and of its square
+        self._compared = 0
         self._joined = False
 
     def join(self, ranks: Ranks) -> None:
-        """Take in what the other ranks have measured; once all of them are done."""
+        """Take in what the other ranks have measured, once all of them are done.
+
+        An `InvariantError`, on all of them, where the loss is no number.
+        """
         if self._joined:
             return
         self._joined = True
         own = (self.loss, self.computed, self._weight, self._entropy, self._kl, self._clipped, self._sampled)
         weights = (self._corrected, self._corrections, self._squares)
-        loss, computed, weight, entropy, kl_sum, clipped, sampled, corrected, first, second = ranks.total(
-            torch.tensor([*own, *weights], dtype=torch.float64)
-        ).tolist()
-        self.loss, self._weight, self._entropy, self._kl = loss, weight, entropy, kl_sum
+        measured = torch.tensor([*own, *weights, self._compared], dtype=torch.float64)
+        found = ranks.total(torch.cat([measured, self._ratios])).tolist()
+        self.loss, computed, self._weight, self._entropy, self._kl, clipped, sampled = found[:7]
+        corrected, self._corrections, self._squares, compared, *ratios = found[7:]
         self.computed, self._clipped, self._sampled = int(computed), int(clipped), int(sampled)
-        self._corrected, self._corrections, self._squares = int(corrected), first, second
+        self._corrected, self._compared = int(corrected), int(compared)
+        self._ratios = torch.tensor(ratios, dtype=torch.float64)
+        if not isfinite(self.loss):
+            raise InvariantError(f"the loss is {self.loss}: a log-probability or a credit is not finite")
         self.agreement.join(ranks)
 
     @property
@@ -67,6 +77,18 @@ class Survey:
             return 1.0
         return self._corrections**2 / (self._corrected * self._squares) if self._squares else 0.0
 
+    @property
+    def ratio_mean(self) -> float:
+        """Mean ratio of the policy's probabilities to those that the update started from, over sampled tokens."""
+        return float(self._ratios[0]) / self._compared if self._compared else 1.0
+
+    @property
+    def ratio_deviation(self) -> float:
+        """Its standard deviation."""
+        if not self._compared:
+            return 0.0
+        return max(0.0, float(self._ratios[1]) / self._compared - self.ratio_mean**2) ** 0.5
+
     @torch.no_grad()
     def add(self, examples: Sequence[Example], tokens: Tokens, scores: Scores) -> None:
         """Note the tokens of `examples`, unless they are computed for company."""
@@ -85,6 +107,12 @@ class Survey:
     def note_clipped(self, clipped: Tensor) -> None:
         """Count tokens at the clip."""
         self._clipped += int(clipped.sum())
+
+    def note_ratios(self, log_ratio: Tensor) -> None:
+        """Count what probabilities have become."""
+        ratio = log_ratio.detach().double().clamp(-20, 20).exp().cpu()
+        self._ratios += torch.stack([ratio.sum(), ratio.square().sum()])
+        self._compared += ratio.shape[0]
 
     def note_weights(self, weights: Tensor) -> None:
         """Count what tokens' costs were multiplied with."""

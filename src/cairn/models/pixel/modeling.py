@@ -116,8 +116,13 @@ class PixelForCausalLM(PreTrainedModel):
         self.up = nn.Linear(width, 4 * fine)
         self.skip = nn.Linear(fine, fine)
         self.pooled = nn.Sequential(nn.Linear(2 * text + 3 * width, text), nn.GELU(), nn.Linear(text, text))
-        self.head = PixelHead(config)
+        self.head: PixelHead | PixelValues = PixelHead(config)
         self.post_init()
+
+    def become_critic(self) -> None:
+        """From now on there is one logit after each token: a value. It starts at 0 everywhere."""
+        if isinstance(self.head, PixelHead):
+            self.head = PixelValues(self.head)
 
     def _init_weights(self, module: nn.Module) -> None:
         match module:
@@ -252,7 +257,7 @@ class PixelHead(nn.Module):
         """Logits in float32; what the grammar does not allow after `last` has -1e4."""
         layout = self.layout
         kind = kinds_of(last, layout) - 1
-        x = self._state(cache, last, kind.clamp(min=0))
+        x = self.state(cache, last, kind.clamp(min=0))
         scale = x.shape[-1] ** -0.5
         places = self.place(x) @ cache.places.transpose(1, 2).to(x.dtype) * cache.places.shape[-1] ** -0.5
         places = (places + self.place_bias(x)).float()
@@ -275,7 +280,7 @@ class PixelHead(nn.Module):
         ]
         return torch.cat(parts, -1)
 
-    def _state(self, cache: PixelCache, last: Tensor, kind: Tensor) -> Tensor:
+    def state(self, cache: PixelCache, last: Tensor, kind: Tensor) -> Tensor:
         """What the last token adds to the encoded prompt."""
         layout = self.layout
         x = cache.context[:, None] + self.kind(kind)
@@ -285,6 +290,22 @@ class PixelHead(nn.Module):
             x = x + self.from_word(_pick(cache.words, word)) * (kind + 1 == _START)[..., None]
             x = x + self.from_place(_pick(cache.places, place)) * (kind + 1 == _SOURCE)[..., None]
         return x + self.mlp(self.norm(x))
+
+
+class PixelValues(nn.Module):
+    """From an encoded prompt and the last token to what is still to come, in the place of logits."""
+
+    def __init__(self, head: PixelHead) -> None:
+        super().__init__()
+        self.states = head
+        self.value = nn.Linear(head.verbs.in_features, 1)
+        nn.init.zeros_(self.value.weight)
+        nn.init.zeros_(self.value.bias)
+
+    def forward(self, cache: PixelCache, last: Int[Tensor, "B A"]) -> Float[Tensor, "B A 1"]:
+        """One number for each of `last`."""
+        kind = kinds_of(last, self.states.layout) - 1
+        return self.value(self.states.state(cache, last, kind.clamp(min=0)).float())
 
 
 _DRAG = PixelVocabulary.VERBS.index(Verb.DRAG)

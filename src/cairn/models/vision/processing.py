@@ -99,6 +99,7 @@ class VisionProcessor:
                 f"the tokenizer in {path} has {family.placeholder} as {placeholder}, the model as "
                 f"{config.image_token_id}: they are not of one model"
             )
+        tokenizer.require_size(config.get_text_config().vocab_size)
         return cls(
             family=family, config=config, tokenizer=tokenizer, image_processor=images, blobs=blobs, viewing=viewing
         )

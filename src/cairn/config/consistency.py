@@ -1,0 +1,58 @@
+"""Which keys of `[reinforcement]` go together."""
+
+from cairn.config.stored import StoredOptions
+from cairn.config.tables import CriticOptions, ReinforcementOptions
+
+
+def check_estimation(options: ReinforcementOptions) -> None:
+    """Raise a `ValueError` where keys do not go together, or one would be passed over in silence."""
+    name = f'reinforcement.estimator = "{options.estimator}"'
+    _check_own_keys(options, name)
+    _check_compared(options, name)
+
+
+def check_stored(options: ReinforcementOptions, stored: StoredOptions) -> None:
+    """Raise a `ValueError` where a stored run is named and not learned from, or the other way round."""
+    if (options.scheduler == "stored") != (stored.run is not None):
+        raise ValueError('reinforcement.scheduler = "stored" and stored.run, the directory of a run, need each other')
+    if stored.run is not None and not options.prefers and options.estimator != "rft":
+        raise ValueError(
+            'reinforcement.scheduler = "stored" needs reinforcement.loss = "dpo", "ipo" or "kto", or '
+            'reinforcement.estimator = "rft": the other methods need answers of the policy itself'
+        )
+
+
+def _check_own_keys(options: ReinforcementOptions, name: str) -> None:
+    if (options.whitens or options.estimator == "rft") and (options.negative_scale != 1 or options.negative_slope):
+        raise ValueError(f"{name} needs reinforcement.negative_scale = 1 and negative_slope = 0")
+    if options.deviation != "auto" and options.estimator not in {"grpo", "gigpo"}:
+        raise ValueError(f"{name} has no reinforcement.deviation: leave it at auto")
+    if options.deviation == "population" and options.estimator == "gigpo":
+        raise ValueError(f'{name} knows reinforcement.deviation = "unbiased" and "none"')
+    for key, wanted in (
+        ("anchors", options.anchors != "structure"),
+        ("episodes_by_step", options.episodes_by_step),
+    ):
+        if wanted and options.estimator != "gigpo":
+            raise ValueError(f'reinforcement.{key} is of reinforcement.estimator = "gigpo", not "{options.estimator}"')
+    if options.anchor_bits and options.anchors != "picture":
+        raise ValueError('reinforcement.anchor_bits needs reinforcement.anchors = "picture"')
+    if options.successes_per_group is not None and options.estimator != "rft":
+        raise ValueError(f'reinforcement.successes_per_group is of estimator = "rft", not "{options.estimator}"')
+
+
+def _check_compared(options: ReinforcementOptions, name: str) -> None:
+    if options.group_size < 2 and (options.prefers or not options.by_token):
+        raise ValueError(f"reinforcement.group_size = 1 leaves nothing to compare with: set at least 2 with {name}")
+    if options.groups_at_most is not None and (options.by_token or options.estimator == "rft"):
+        raise ValueError(f"{name} needs reinforcement.groups_at_most unset: groups that agree teach it, too")
+    if options.estimator in {"rft", "gpg"} and options.loss != "reinforce":
+        raise ValueError(f'{name} needs reinforcement.loss = "reinforce"')
+    if options.critic != CriticOptions() and options.estimator != "gae":
+        raise ValueError(f'reinforcement.critic is of reinforcement.estimator = "gae", not "{options.estimator}"')
+    if options.kl_in == "reward" and (not options.kl or options.prefers or options.estimator == "rft"):
+        raise ValueError('reinforcement.kl_in = "reward" needs reinforcement.kl, and an estimator of advantages')
+    if options.anchors == "picture" and options.scheduler == "recorded":
+        raise ValueError('reinforcement.anchors = "picture" compares turns, and recorded states have one answer each')
+    if options.weight_floor > options.weight_cap:
+        raise ValueError("reinforcement.weight_floor must not be above reinforcement.weight_cap")
