@@ -37,7 +37,7 @@ from cairn.train.objective import Objective
 from cairn.train.optimisation import Optimisation
 from cairn.train.preference import PreferenceObjective
 from cairn.train.ranks import Group
-from cairn.train.sharding import ShardedPolicy
+from cairn.train.sharding import ShardedPolicy, own_slice
 from tiny_policy import batch, credited, policy, prompt
 from tiny_vision import BLOBS, answered, directory, mind, screen
 
@@ -49,14 +49,14 @@ SETTINGS = Settings(imitation=PLAIN, improvement=PLAIN, bounds=Bounds(mean=9, to
 STEPS = Objective(epochs=2, minibatches=3, kl_coefficient=0.1, entropy_coefficient=0.01, correction="token_truncated")
 
 
-def settings(name: str) -> Settings:
+def settings(name: str, blobs: BlobStore = BLOBS) -> Settings:
     match name:
         case "steps":
             return replace(SETTINGS, objective=STEPS)
         case "prefer":
             return replace(SETTINGS, preference=PreferenceObjective(loss="kto"))
         case "vision":
-            eyes = VisionEyes(seeing(BLOBS))
+            eyes = VisionEyes(seeing(blobs))
             return replace(SETTINGS, placeholder_id=eyes.placeholder_id, image_tokens=eyes.tokens, max_tokens=200)
         case _:
             return SETTINGS
@@ -71,8 +71,8 @@ def learner(name: str, group: Group | None = None, blobs: BlobStore = BLOBS) -> 
     if name == "vision":
         own = Policy(model=load_vision_model(directory(Family.QWEN2_5_VL)), eyes=VisionEyes(seeing(blobs)))
     if group is None:
-        return GradientLearner(policy=own, settings=settings(name))
-    return GradientLearner(policy=ShardedPolicy.of(own, group.mesh), settings=settings(name), ranks=group)
+        return GradientLearner(policy=own, settings=settings(name, blobs))
+    return GradientLearner(policy=ShardedPolicy.of(own, group.mesh), settings=settings(name, blobs), ranks=group)
 
 
 def data(name: str, version: int) -> Batch:
@@ -143,13 +143,20 @@ def lead(name: str, trained: LeadingLearner, folder: Path) -> None:
 def refused(name: str, trained: LeadingLearner, folder: Path) -> None:
     samples = data(name, trained.version).samples
     bad = replace(samples[0], weights=samples[0].weights * np.float32(np.inf))
-    before = {n: t.clone() for n, t in trained.weights().items()}
-    try:
+    with unmoved(trained.policy, folder / "0.txt"):
         trained.imitate(Batch(samples=(bad, *samples[1:])))
+
+
+@contextmanager
+def unmoved(trained: Policy, told: Path) -> Iterator[None]:
+    """Write down why a step was refused, which must leave this rank's weights as they are."""
+    before = [own_slice(weight).detach().clone() for weight in trained.model.parameters()]
+    try:
+        yield
     except InvariantError as error:
-        (folder / "error.txt").write_text(str(error))
-    after = trained.weights()
-    assert all(torch.equal(before[n], after[n]) for n in before)
+        told.write_text(str(error))
+    after = [own_slice(weight).detach() for weight in trained.model.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 def keep(folder: Path, steps: list[LearnerStep], trained: LeadingLearner) -> None:
@@ -186,6 +193,10 @@ def main(names: str, rank: int, count: int, port: int, folder: Path) -> None:
                 met.hear()
                 met.fail("OutOfMemoryError: told before it ended")
                 os.kill(os.getpid(), signal.SIGKILL)
+            elif name == "infinite":
+                with unmoved(trained.policy, folder / name / "1.txt"):
+                    follow(trained, meeting=met, images=images)
+                met.hear()
             else:
                 follow(trained, meeting=met, images=images)
 
