@@ -16,6 +16,7 @@ as the model wants them. Between an answer's tokens there may be images too, of 
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -36,6 +37,8 @@ from cairn.models.vision.shown import Shown
 
 _PASS_COST = 512
 """What one more pass costs in training, in tokens: gradients of all weights are added up after each."""
+
+P = TypeVar("P", bound="Policy")
 
 ImageFeatures = Callable[[Sequence[ImageId]], Mapping[str, Tensor]]
 """From image ids, in the order of their placeholders, to the model's image arguments (`pixel_values`, …)."""
@@ -64,6 +67,7 @@ class Policy:
         self._eyes = eyes
         self._looking: Looking | None = None  # while several passes share what was seen
         self._autocast = autocast
+        self._sharing = sharing
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
         self._several_passes = image_features is None and self._cache_is_joinable()
         self._trees = tree_reader(model, sharing=sharing) if image_features is None else None
@@ -92,6 +96,17 @@ class Policy:
             image_features=self._image_features,
             eyes=self._eyes,
             autocast=self._autocast if dtype is None else None,
+        )
+
+    def like(self, kind: type[P], model: PreTrainedModel) -> P:
+        """A policy of another `kind` around another model of the same class, in all else like this one."""
+        return kind(
+            model=model,
+            forbidden_ids=frozenset(self._forbidden.tolist()),
+            image_features=self._image_features,
+            eyes=self._eyes,
+            autocast=self._autocast,
+            sharing=self._sharing,
         )
 
     @contextmanager

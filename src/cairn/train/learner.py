@@ -21,12 +21,13 @@ from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
 from cairn.models.scoring import Scores
 from cairn.ports import LearnerStep
-from cairn.train import state
+from cairn.train import shards, state
 from cairn.train.examples import Example, Tokens, example, tokens
 from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape
 from cairn.train.objective import Objective, correction_weights, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
 from cairn.train.preference import PreferenceObjective, cost_and_slopes, sides_of
+from cairn.train.ranks import Alone, Group, Ranks, shares
 from cairn.train.survey import Survey
 
 
@@ -59,9 +60,15 @@ class GradientLearner:
         settings: Settings,
         save_processor: Callable[[Path], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        ranks: Ranks | None = None,
     ) -> None:
-        """Start at version 0. `save_processor` writes the tokenizer or processor beside a saved model."""
+        """Start at version 0. `save_processor` writes the tokenizer or processor beside a saved model.
+
+        With `ranks` every one of them is asked for the same, with the same batches, and computes its part of them; the
+        policy is a sharded one.
+        """
         self._policy = policy
+        self._ranks = ranks or Alone()
         self._settings = settings
         self._save_processor = save_processor
         self._clock = clock
@@ -90,6 +97,7 @@ class GradientLearner:
             loss.backward()
             survey.loss += float(loss.detach())
             survey.add(part, own, scores)
+        survey.join(self._ranks)
         norm, rate = self._optimiser("imitate").step()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
@@ -109,6 +117,8 @@ class GradientLearner:
             with torch.no_grad():
                 for part in self._parts(examples):
                     self._loss(part, before)
+            before.join(self._ranks)
+            self._found = self._shared(self._found, examples)
             before.agreement.verify()
         norm = rate = 0.0
         for minibatch in rounds:
@@ -116,8 +126,10 @@ class GradientLearner:
                 loss = self._loss(part, during) * self._settings.objective.minibatches
                 loss.backward()
             if during is before:
+                before.join(self._ranks)
                 before.agreement.verify()
             norm, rate = self._optimiser("improve").step()
+        during.join(self._ranks)
         during.loss /= self._settings.objective.epochs
         return self._finish(started, before, during, norm=norm, rate=rate)
 
@@ -134,6 +146,7 @@ class GradientLearner:
             self._reference = self._policy.copy()
         survey = self._survey()
         gains = self._gains(sides.examples, self._reference, survey)
+        survey.join(self._ranks)
         survey.agreement.verify()
         objective = self._settings.preference
         baseline = 0.0
@@ -144,14 +157,16 @@ class GradientLearner:
         for part in self._parts(sides.examples):
             scores = self._score(self._policy, part, temperature=self._settings.objective.temperature)
             own = tokens(part, self._policy.device)
-            (worth[[e.index for e in part]][own.sequence] * scores.chosen).sum().backward()
+            of = [0.0 if e.idle else 1.0 for e in part]
+            slope = worth[[max(0, e.index) for e in part]] * torch.tensor(of, device=worth.device)
+            (slope[own.sequence] * scores.chosen).sum().backward()
         norm, rate = self._optimiser("improve").step()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
     @torch.no_grad()
     def _gains(self, examples: Sequence[Example], reference: Policy, survey: Survey | None) -> list[float]:
         """By how much each answer is likelier than under `reference`, in nats."""
-        found: dict[int, float] = {}
+        found: dict[int, Tensor] = {}
         temperature = self._settings.objective.temperature
         for part in self._parts(examples):
             own = tokens(part, self._policy.device)
@@ -159,20 +174,38 @@ class GradientLearner:
             before = self._score(reference, part, temperature=temperature)
             sums = torch.zeros(len(part), dtype=torch.float64, device=own.sequence.device)
             sums.index_add_(0, own.sequence, scores.chosen.double() - before.chosen.double())
-            found |= zip((e.index for e in part), sums.tolist(), strict=True)
+            found |= zip((e.index for e in part), sums[:, None], strict=True)
             if survey is not None:
                 survey.add(part, own, scores)
-        return [found[e.index] for e in examples]
+        if self._ranks.count > 1:
+            known = [float(found[e.index]) if e.index in found else 0.0 for e in examples]
+            return self._ranks.total(torch.tensor(known, dtype=torch.float64)).tolist()
+        return [float(found[e.index]) for e in examples]
+
+    def _shared(self, found: dict[int, Tensor], examples: Sequence[Example]) -> dict[int, Tensor]:
+        """What any rank has found, by example."""
+        if self._ranks.count == 1:
+            return found
+        sizes = [e.sampled.shape[0] for e in examples]
+        own = [
+            found[e.index].cpu().double() if e.index in found else torch.zeros(size, dtype=torch.float64)
+            for e, size in zip(examples, sizes, strict=True)
+        ]
+        every = self._ranks.total(torch.cat(own)).float().to(self._policy.device).split(sizes)
+        return dict(zip((e.index for e in examples), every, strict=True))
 
     def save(self, path: Path) -> None:
-        state.save(path, self._state(), save_processor=self._save_processor)
+        if isinstance(self._ranks, Group):
+            shards.save_shards(path, self._state(), group=self._ranks, save_processor=self._save_processor)
+        else:
+            state.save(path, self._state(), save_processor=self._save_processor)
 
     def load(self, path: Path) -> None:
-        header = state.load(path, self._state(), optimiser=self._optimiser)
+        header = shards.load_shards(path, self._state(), optimiser=self._optimiser)
         self._version = PolicyVersion(header.version)
         if header.reference is not None:
             self._reference = self._policy.copy()
-            state.load_weights(header.reference, self._reference.model)
+            shards.load_reference(header.reference, self._reference.model)
 
     def _state(self) -> state.LearnerState:
         return state.LearnerState(
@@ -184,6 +217,7 @@ class GradientLearner:
 
     def _loss(self, part: Sequence[Example], survey: Survey) -> Tensor:
         """The summed cost of one micro-batch, measured into `survey`."""
+        survey = self._survey() if part[0].idle else survey
         objective = self._settings.objective
         own = tokens(part, self._policy.device)
         scores = self._score(self._policy, part, temperature=objective.temperature)
@@ -228,13 +262,28 @@ class GradientLearner:
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
         """Micro-batches, which see each image of `examples` once: leave it to the loop's end."""
-        limit = self._settings.max_tokens
         images = [image for e in examples for image in e.prompt.images]
-        parts = self._policy.parts([e.prompt for e in examples], [e.answer for e in examples], max_tokens=limit)
+        parts = self._own_parts(examples)
         reference = nullcontext() if self._reference is None else self._reference.looking(images)
         with self._policy.looking(images), reference:
-            for part in parts:
-                yield [examples[i] for i in part]
+            yield from parts
+
+    def _own_parts(self, examples: Sequence[Example]) -> list[list[Example]]:
+        """Those that this rank computes: as many on every rank, with idle ones where there are not enough."""
+        prompts, answers, limit = [e.prompt for e in examples], [e.answer for e in examples], self._settings.max_tokens
+        sizes = [p.token_ids.shape[0] + a.shape[0] for p, a in zip(prompts, answers, strict=True)]
+        count = self._ranks.count
+        parts = self._policy.parts(prompts, answers, max_tokens=limit)
+        limit = min(limit, sum(sizes))
+        while count > 1 and len(parts) < min(count, len(examples)) and limit > 1:  # work for everyone
+            limit //= 2
+            parts = self._policy.parts(prompts, answers, max_tokens=limit)
+        if count == 1:
+            return [[examples[i] for i in part] for part in parts]
+        every = shares(parts, sizes, count=count)
+        own = [[examples[i] for i in part] for part in every[self._ranks.rank]]
+        shortest = examples[int(np.argmin(sizes))]
+        return own + [[shortest.as_idle()]] * (len(every[0]) - len(own))
 
     def _rounds(self, examples: list[Example]) -> list[list[Example]]:
         """The examples of each optimiser step, in order."""

@@ -6,8 +6,10 @@ from math import cos, isfinite, pi
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from cairn.errors import InvariantError
+from cairn.train.sharding import placed_like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,8 @@ class Optimiser:
 
     def step(self) -> tuple[float, float]:
         """Apply the gathered gradients and clear them; the gradient's norm before clipping, and the rate used."""
-        norm = float(nn.utils.clip_grad_norm_(self._weights.values(), self._optimisation.max_grad_norm))
+        found = nn.utils.clip_grad_norm_(self._weights.values(), self._optimisation.max_grad_norm)
+        norm = float(found.full_tensor() if isinstance(found, DTensor) else found)  # of all ranks' slices
         if not isfinite(norm):
             raise InvariantError(f"the gradient's norm is {norm}: a log-probability or a credit is not finite")
         rate = self._optimisation.rate(self.steps)
@@ -72,6 +75,7 @@ class Optimiser:
         self.steps = steps
         for name, weight in self._weights.items():
             prefix = f"{name}/"
-            state = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+            own = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+            state = {k: placed_like(weight, t) for k, t in own.items()}
             if state:
                 self._adamw.state[weight] = state

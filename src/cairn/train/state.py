@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
@@ -20,12 +19,13 @@ from transformers import PreTrainedModel
 from cairn.errors import ConfigError
 from cairn.train.checkpoint import existing, write_directory
 from cairn.train.optimisation import Optimiser
+from cairn.train.sharding import copy_whole
 
 Phase = Literal["imitate", "improve"]
 PHASES: tuple[Phase, ...] = ("imitate", "improve")
 
 _REFERENCE = "reference"
-_HEADER = "learner.json"
+HEADER = "learner.json"
 _MOMENTS = "optimiser.safetensors"
 
 
@@ -44,6 +44,7 @@ class Header:
     """What a checkpoint says of itself."""
 
     version: int
+    steps: Mapping[Phase, int]
     reference: Path | None  # where the reference policy is
 
 
@@ -58,9 +59,7 @@ def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], No
             state.reference.save_pretrained(fresh / _REFERENCE)
         moments = {f"{phase}/{n}": t for phase, o in state.optimisers.items() for n, t in o.tensors()}
         save_file(moments, fresh / _MOMENTS)
-        steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
-        header = {"version": state.version, "steps": steps}
-        (fresh / _HEADER).write_text(json.dumps(header, indent=2), encoding="utf-8")
+        write_header(fresh, state)
 
     write_directory(path, fill)
 
@@ -69,23 +68,31 @@ def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimi
     """Put the checkpoint's weights into `state.model` and its moments into `optimiser(phase)`, or a `ConfigError`."""
     found = existing(path)
     try:
-        header = json.loads((found / _HEADER).read_text(encoding="utf-8"))
+        header = header_of(found)
         moments = load_file(found / _MOMENTS)
-        steps: dict[Phase, int] = {phase: int(header["steps"][phase]) for phase in PHASES if phase in header["steps"]}
-        version = int(header["version"])
-        load_weights(found, state.model)
+        copy_whole(found, state.model)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ConfigError(f"{found} is damaged, or holds no learner's checkpoint: {error}") from error
-    for phase, count in steps.items():
+    for phase, count in header.steps.items():
         prefix = f"{phase}/"
         own = {k.removeprefix(prefix): t for k, t in moments.items() if k.startswith(prefix)}
         optimiser(phase).restore(own, steps=count)
-    reference = found / _REFERENCE
-    return Header(version=version, reference=reference if reference.is_dir() else None)
+    return header
 
 
-@torch.no_grad()
-def load_weights(path: Path, model: PreTrainedModel) -> None:
-    """Copy the weights of a saved model of the same class into `model`."""
-    saved = type(model).from_pretrained(path, dtype=model.dtype)
-    model.load_state_dict(saved.state_dict())
+def write_header(folder: Path, state: LearnerState) -> None:
+    """Version and step counts."""
+    steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
+    header = {"version": state.version, "steps": steps}
+    (folder / HEADER).write_text(json.dumps(header, indent=2), encoding="utf-8")
+
+
+def header_of(folder: Path) -> Header:
+    """What a checkpoint says of itself; raises `OSError`, `ValueError`, `KeyError` or `TypeError` where it does not."""
+    told = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+    reference = folder / _REFERENCE
+    return Header(
+        version=int(told["version"]),
+        steps={phase: int(told["steps"][phase]) for phase in PHASES if phase in told["steps"]},
+        reference=reference if reference.is_dir() else None,
+    )

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from cairn.algo import kl
-from cairn.algo.corrections import effective_size
 from cairn.models.scoring import Scores
 from cairn.train.examples import Example, Tokens
 from cairn.train.guard import Agreement
+from cairn.train.ranks import Ranks
 
 
 class Survey:
@@ -25,7 +25,25 @@ class Survey:
         self._kl = 0.0
         self._clipped = 0
         self._sampled = 0
-        self._corrections: list[Tensor] = []
+        self._corrected = 0
+        self._corrections = 0.0  # sum of weights
+        self._squares = 0.0  # sum of their squares
+        self._joined = False
+
+    def join(self, ranks: Ranks) -> None:
+        """Take in what the other ranks have measured; once all of them are done."""
+        if self._joined:
+            return
+        self._joined = True
+        own = (self.loss, self.computed, self._weight, self._entropy, self._kl, self._clipped, self._sampled)
+        weights = (self._corrected, self._corrections, self._squares)
+        loss, computed, weight, entropy, kl_sum, clipped, sampled, corrected, first, second = ranks.total(
+            torch.tensor([*own, *weights], dtype=torch.float64)
+        ).tolist()
+        self.loss, self._weight, self._entropy, self._kl = loss, weight, entropy, kl_sum
+        self.computed, self._clipped, self._sampled = int(computed), int(clipped), int(sampled)
+        self._corrected, self._corrections, self._squares = int(corrected), first, second
+        self.agreement.join(ranks)
 
     @property
     def entropy(self) -> float:
@@ -45,14 +63,15 @@ class Survey:
     @property
     def effective(self) -> float:
         """As which share of its tokens the corrected batch counts: (sum w)^2 / (n sum w^2), 1 without a correction."""
-        if not self._corrections:
+        if not self._corrected:
             return 1.0
-        weights = torch.cat(self._corrections)
-        return effective_size(weights) / weights.shape[0]
+        return self._corrections**2 / (self._corrected * self._squares) if self._squares else 0.0
 
     @torch.no_grad()
     def add(self, examples: Sequence[Example], tokens: Tokens, scores: Scores) -> None:
-        """Note the tokens of `examples`."""
+        """Note the tokens of `examples`, unless they are computed for company."""
+        if examples[0].idle:
+            return
         chosen = scores.chosen.detach()
         self._weight += float(tokens.weights.sum())
         self._entropy += float((scores.entropy.detach() * tokens.weights).sum())
@@ -69,4 +88,6 @@ class Survey:
 
     def note_weights(self, weights: Tensor) -> None:
         """Count what tokens' costs were multiplied with."""
-        self._corrections.append(weights)
+        self._corrected += weights.shape[0]
+        self._corrections += float(weights.double().sum())
+        self._squares += float(weights.double().square().sum())
