@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
+from cairn.app.ranks import Company
 from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
 from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, put_to_rest, with_snapshots
@@ -43,6 +44,7 @@ from cairn.testing.memory import MemoryBlobs
 
 if TYPE_CHECKING:
     from cairn.app.brain import Brain
+    from cairn.train.meeting import Meeting
 
 
 SNAPSHOTS = "snapshots"
@@ -59,6 +61,7 @@ class TrainRequest:
     control: bool
     tensorboard: bool
     sinks: Sequence[EventSink] = ()
+    company: Company = field(default_factory=Company)  # the other processes of its learner
 
 
 async def train(request: TrainRequest) -> Progress:
@@ -78,12 +81,19 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
     """What a run is made of, closed in the end whatever happens."""
     config = with_own_set(request.config, request.folder)
     check_ready(config)  # before there is a run that cannot go on
+    with request.company.leading(config) as meeting:
+        async with _opened(request, config, meeting) as parts:
+            yield parts
+
+
+@asynccontextmanager
+async def _opened(request: TrainRequest, config: RunConfig, meeting: "Meeting | None") -> AsyncGenerator[Parts]:
     run = _writer(request)
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
         states = open_set(config)
         blobs = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
-        brain = open_brain(config, blobs=blobs)
+        brain = open_brain(config, blobs=blobs, meeting=meeting)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
             record = None if states is None else Recording(states, codec=brain.codec, config=config)
@@ -138,12 +148,14 @@ def _templates(config: RunConfig, environment: Environment) -> tuple[Template, .
     return choose_templates(environment, () if config.offline else config.environment.templates)
 
 
-def open_brain(config: RunConfig, *, blobs: BlobStore, saved: Path | None = None) -> "Brain":
+def open_brain(
+    config: RunConfig, *, blobs: BlobStore, saved: Path | None = None, meeting: "Meeting | None" = None
+) -> "Brain":
     """The policy of a recipe, newly made or as saved in a directory."""
     configure_torch(threads=config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
-    return build_brain(config, blobs=blobs, saved=saved)
+    return build_brain(config, blobs=blobs, saved=saved, meeting=meeting)
 
 
 def check_ready(config: RunConfig) -> None:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from jaxtyping import Float64
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import Store
 
 from cairn.errors import RankError
 
@@ -87,7 +88,7 @@ class Group:
         dist.all_reduce(torch.zeros(1))
 
 
-def open_group(store: dist.Store, *, rank: int, count: int, device: torch.device, patience: float) -> Group:
+def open_group(store: Store, *, rank: int, count: int, device: torch.device, patience: float) -> Group:
     """Join the ranks that meet at `store`; a rank that is `patience` seconds late ends the others."""
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     with lost_rank():

@@ -7,15 +7,15 @@ learner.json                        version and step counts
 The index of the shards is a pickle of torch's: load your own checkpoints, or the whole model of other people's.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint import CheckpointException, FileSystemReader
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
@@ -47,7 +47,7 @@ def save_shards(
         tensors |= {f"{_MOMENTS}/{phase}/{n}": t for n, t in optimiser.tensors()}
 
     def fill(fresh: Path) -> None:
-        dcp.save(tensors, checkpoint_id=fresh / _SHARDS)
+        state_dict_saver.save(tensors, checkpoint_id=fresh / _SHARDS)
         whole = whole_weights(state.model, keep=group.rank == 0)
         if group.rank == 0:
             state.model.save_pretrained(fresh, state_dict=dict(whole))
@@ -98,7 +98,7 @@ def load_reference(path: Path, model: PreTrainedModel) -> None:
 
 def _read(found: Path, targets: dict[str, Tensor]) -> None:
     with torch.no_grad():
-        dcp.load(targets, checkpoint_id=found / _SHARDS, no_dist=not dist.is_initialized())
+        state_dict_loader.load(targets, checkpoint_id=found / _SHARDS, no_dist=not dist.is_initialized())
 
 
 def _room(stored: TensorStorageMetadata, weight: Tensor | None) -> Tensor:
