@@ -1,61 +1,115 @@
-"""What the ranks of a learner do in a test, as processes of their own: `python two_ranks.py NAME RANK COUNT FOLDER`."""
+"""What one rank of a learner does in a test, as a process: `python two_ranks.py NAMES RANK COUNT PORT FOLDER`.
+
+Each of the names is a learner's life, one after another. Rank 0 writes what came of it into a folder of that name; port
+0 is any free one, which rank 0 writes down first.
+"""
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import torch
-import torch.distributed as dist
 from safetensors.torch import save_file
 
-from cairn.data.sample import Batch
-from cairn.ports import LearnerStep
+from cairn.data.action import Click
+from cairn.data.coordinates import Point
+from cairn.data.sample import Batch, Preference
+from cairn.data.trajectory import Prompt
+from cairn.errors import InvariantError, RankError
+from cairn.models.loading import load_vision_model
+from cairn.models.policy import Policy
+from cairn.models.vision.eyes import VisionEyes
+from cairn.models.vision.families import Family
+from cairn.models.vision.processing import VisionProcessor
+from cairn.ports import BlobStore, LearnerStep
 from cairn.train.guard import Bounds
+from cairn.train.leading import LeadingLearner, follow
 from cairn.train.learner import GradientLearner, Settings
+from cairn.train.meeting import Meeting, Order, Seat, open_store
+from cairn.train.messages import ReceivedImages
 from cairn.train.objective import Objective
 from cairn.train.optimisation import Optimisation
-from cairn.train.ranks import Group, close_group, open_group
-from cairn.train.sharding import ShardedPolicy, whole_weights
-from tiny_policy import batch, policy
+from cairn.train.preference import PreferenceObjective
+from cairn.train.ranks import Group
+from cairn.train.sharding import ShardedPolicy
+from tiny_policy import batch, credited, policy, prompt
+from tiny_vision import BLOBS, answered, directory, mind, screen
 
-PATIENCE = 120.0
+LATE = 300.0
+FROM = {"resumed": "plain", "from one": "one"}
+SAVED = ("plain", "steps")
 PLAIN = Optimisation(learning_rate=1e-3, warmup_steps=2, weight_decay=0.1, max_grad_norm=0.05)
-SETTINGS = Settings(imitation=PLAIN, improvement=PLAIN, bounds=Bounds(mean=9, token=99))
+SETTINGS = Settings(imitation=PLAIN, improvement=PLAIN, bounds=Bounds(mean=9, token=99), max_tokens=40)
+STEPS = Objective(epochs=2, minibatches=3, kl_coefficient=0.1, entropy_coefficient=0.01, correction="token_truncated")
 
 
 def settings(name: str) -> Settings:
     match name:
-        case "plain":
-            return replace(SETTINGS, max_tokens=40)
         case "steps":
-            objective = Objective(
-                epochs=2, minibatches=3, kl_coefficient=0.1, entropy_coefficient=0.01, correction="token_truncated"
-            )
-            return replace(SETTINGS, objective=objective)
+            return replace(SETTINGS, objective=STEPS)
+        case "prefer":
+            return replace(SETTINGS, preference=PreferenceObjective(loss="kto"))
+        case "vision":
+            eyes = VisionEyes(seeing(BLOBS))
+            return replace(SETTINGS, placeholder_id=eyes.placeholder_id, image_tokens=eyes.tokens, max_tokens=200)
         case _:
             return SETTINGS
 
 
-def learner(name: str, group: Group | None) -> GradientLearner:
+def seeing(blobs: BlobStore) -> VisionProcessor:
+    return VisionProcessor.load(directory(Family.QWEN2_5_VL), family=Family.QWEN2_5_VL, blobs=blobs)
+
+
+def learner(name: str, group: Group | None = None, blobs: BlobStore = BLOBS) -> GradientLearner:
     own = policy()
+    if name == "vision":
+        own = Policy(model=load_vision_model(directory(Family.QWEN2_5_VL)), eyes=VisionEyes(seeing(blobs)))
     if group is None:
         return GradientLearner(policy=own, settings=settings(name))
     return GradientLearner(policy=ShardedPolicy.of(own, group.mesh), settings=settings(name), ranks=group)
 
 
-def updates(trained: GradientLearner, *, count: int = 2) -> list[LearnerStep]:
-    """Imitation and improvement in turn, on batches that a policy at its start sampled."""
+def data(name: str, version: int) -> Batch:
+    if name == "vision":
+        return shown(version)
+    return batch(policy(), seed=version, version=version)
+
+
+def shown(version: int) -> Batch:
+    """Answers to one screenshot, and to words alone: a rank may well have none of the first kind."""
+    own = mind(Family.QWEN2_5_VL)
+    seen = answered(own, [], screen(version), Click(target=Point(x=0.3, y=0.4))).prompt
+    words = Prompt(token_ids=np.arange(20, 60, dtype=np.int32), images=())
+    samples = [
+        credited(where, [50 + i, 60, 70 + i], credit=(i - 1.5) / 4, version=version)
+        for where in (seen, words)
+        for i in range(4)
+    ]
+    return Batch(samples=tuple(samples))
+
+
+def pairs(version: int) -> tuple[Preference, ...]:
+    before = policy()
+    found = [credited(prompt(5 + i), [10 + i, 12, 14 + i], policy=before, version=version).sample for i in range(6)]
+    return tuple(Preference(chosen=(a,), rejected=(b,)) for a, b in zip(found[:3], found[3:], strict=True))
+
+
+def updates(name: str, trained: GradientLearner | LeadingLearner, *, count: int = 2) -> list[LearnerStep]:
+    """Imitation and what a name asks for in turn, on batches that a policy at its start sampled."""
     steps: list[LearnerStep] = []
     for _ in range(count):
-        steps.append(trained.imitate(data(trained)))
-        steps.append(trained.improve(data(trained)))
+        steps.append(trained.imitate(data(name, trained.version)))
+        if name == "prefer":
+            steps.append(trained.prefer(pairs(trained.version)))
+        else:
+            steps.append(trained.improve(data(name, trained.version)))
     return steps
-
-
-def data(trained: GradientLearner) -> Batch:
-    return batch(policy(), seed=trained.version, version=trained.version)
 
 
 def told(step: LearnerStep) -> dict[str, float]:
@@ -63,17 +117,76 @@ def told(step: LearnerStep) -> dict[str, float]:
     return {name: float(getattr(step, name)) for name in names}
 
 
-def main(name: str, rank: int, count: int, folder: Path) -> None:
-    store = dist.FileStore(str(folder / "store"), count)
-    group = open_group(store, rank=rank, count=count, device=torch.device("cpu"), patience=PATIENCE)
-    trained = learner(name, group)
-    steps = [told(step) for step in updates(trained)]
-    weights = dict(whole_weights(trained.policy.model, keep=True))
+def lead(name: str, trained: LeadingLearner, folder: Path) -> None:
+    match name:
+        case "dies":
+            updates(name, trained, count=1)
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "left":  # by the other rank, at the first imitation
+            try:
+                updates(name, trained)
+            except RankError as error:
+                (folder / name / "error.txt").write_text(str(error))
+        case "infinite":
+            refused(name, trained, folder / name)
+        case _:
+            if name in FROM:
+                trained.load(folder / FROM[name] / "saved")
+            steps = updates(name, trained)
+            keep(folder / name, steps, trained)
+            if name in SAVED:
+                trained.save(folder / name / "saved")
+            if name == "plain":
+                keep(folder / name / "later", updates(name, trained), trained)
+
+
+def refused(name: str, trained: LeadingLearner, folder: Path) -> None:
+    samples = data(name, trained.version).samples
+    bad = replace(samples[0], weights=samples[0].weights * np.float32(np.inf))
+    before = {n: t.clone() for n, t in trained.weights().items()}
+    try:
+        trained.imitate(Batch(samples=(bad, *samples[1:])))
+    except InvariantError as error:
+        (folder / "error.txt").write_text(str(error))
+    after = trained.weights()
+    assert all(torch.equal(before[n], after[n]) for n in before)
+
+
+def keep(folder: Path, steps: list[LearnerStep], trained: LeadingLearner) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "steps.json").write_text(json.dumps([told(step) for step in steps]))
+    save_file({n: t.clone() for n, t in trained.weights().items()}, folder / "weights.safetensors")
+
+
+@contextmanager
+def meeting(rank: int, count: int, port: int, folder: Path) -> Iterator[Meeting]:
+    store, port = open_store(Seat(rank=rank, count=count, port=port))
     if rank == 0:
-        save_file({n: t.clone() for n, t in weights.items()}, folder / "weights.safetensors")
-        (folder / "steps.json").write_text(json.dumps(steps))
-    close_group()
+        (folder / "port.new").write_text(str(port))
+        (folder / "port.new").rename(folder / "port")
+    met = Meeting.join(Seat(rank=rank, count=count, port=port), store, late=LATE, patience=30.0)
+    try:
+        yield met
+    finally:
+        met.close()
+
+
+def main(names: str, rank: int, count: int, port: int, folder: Path) -> None:
+    with meeting(rank, count, port, folder) as met:
+        for name in names.split(","):
+            images = ReceivedImages()
+            trained = learner(name, met.group, BLOBS if rank == 0 else images)
+            if rank == 0:
+                (folder / name).mkdir(exist_ok=True)
+                lead(name, LeadingLearner(trained, meeting=met, blobs=BLOBS), folder)
+                met.tell(Order.END)
+            elif name == "left":
+                met.hear()
+                met.fail("OutOfMemoryError: told before it ended")
+                os.kill(os.getpid(), signal.SIGKILL)
+            else:
+                follow(trained, meeting=met, images=images)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5]))

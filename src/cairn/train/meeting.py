@@ -24,7 +24,8 @@ from cairn.train.ranks import Group, close_group, lost_rank, open_group
 LATE = 600.0
 """Seconds that a rank may be late at a collective: the longest pass of another one, and its reading of a model."""
 
-_BEAT = 2.0
+_BEAT = 2.0  # seconds between two signs of life
+_LOOK = 0.02  # seconds between two looks whether an order has come
 _ORDER, _PULSE, _FAILED, _HERE = "order", "pulse", "failed", "here"
 
 
@@ -89,12 +90,10 @@ def _await_all(store: Store, count: int, *, late: float, watch: Callable[[], Non
     missing = list(range(1, count))
     while missing:
         watch()
-        try:
-            store.wait([f"{_HERE}/{missing[0]}"], timedelta(seconds=_BEAT))
-            missing.pop(0)
-        except dist.DistStoreError:
-            if time.monotonic() - begun > late:
-                raise RankError(f"rank {missing[0]} did not come within {late:.0f} seconds") from None
+        missing = [rank for rank in missing if not store.check([f"{_HERE}/{rank}"])]
+        if missing and time.monotonic() - begun > late:
+            raise RankError(f"rank {missing[0]} did not come within {late:.0f} seconds")
+        time.sleep(_LOOK)
 
 
 def open_store(seat: Seat, *, patience: float = LATE) -> tuple[Store, int]:
@@ -159,13 +158,14 @@ class Meeting:
         """The others: wait for the next order, for as long as rank 0 lives."""
         self._orders += 1
         key = f"{_ORDER}/{self._orders}"
-        pulse, changed = "", time.monotonic()
-        while not self._came(key):
-            fresh = self._store.get(_PULSE).decode()
+        pulse, changed = b"", time.monotonic()
+        while not self._store.check([key]):  # its own waiting writes a warning whenever nothing comes
+            fresh = self._store.get(_PULSE)
             if fresh != pulse:
                 pulse, changed = fresh, time.monotonic()
             elif time.monotonic() - changed > self._patience:
                 raise RankError(f"rank 0 has given no sign of life for {self._patience:.0f} seconds")
+            time.sleep(_LOOK)
         said = json.loads(self._store.get(key))
         self._store.delete_key(key)
         size = int(said["size"])
@@ -184,13 +184,6 @@ class Meeting:
         """Leave; idempotent."""
         self._over.set()
         close_group()
-
-    def _came(self, key: str) -> bool:
-        try:
-            self._store.wait([key], timedelta(seconds=_BEAT))
-        except dist.DistStoreError:
-            return False
-        return True
 
     def _beat(self) -> None:
         number = 0

@@ -1,5 +1,6 @@
 """Several processes that are one learner: each computes a part of every batch, and sums are those of all of them."""
 
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ class Group:
 
 def open_group(store: Store, *, rank: int, count: int, device: torch.device, patience: float) -> Group:
     """Join the ranks that meet at `store`; a rank that is `patience` seconds late ends the others."""
+    # what comes out of a sharded model may be a view, which is never written to here
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     with lost_rank():
         dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=timedelta(seconds=patience))
