@@ -1,11 +1,19 @@
 """`cairn bench learner`: what it saves that shared tokens are computed once."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cairn.cli.console import ERR, print_table, reported
+
+
+class Only(StrEnum):
+    """Kinds of batches."""
+
+    TEXT = "text"
+    VISION = "vision"
 
 
 def learner(
@@ -16,6 +24,7 @@ def learner(
     answer_tokens: Annotated[int, typer.Option(min=1)] = 40,
     prompt_tokens: Annotated[int, typer.Option(min=1)] = 1024,
     threads: Annotated[int, typer.Option(min=1)] = 2,
+    only: Annotated[Only | None, typer.Option(help="One kind of batch alone; default: both.")] = None,
     alone: Annotated[bool, typer.Option("--alone", help="Cairn alone, without TRL.")] = False,
     python: Annotated[
         Path | None,
@@ -25,16 +34,25 @@ def learner(
 ) -> None:
     """Optimiser steps on siblings of one prompt: as a token tree, flat, and by TRL's GRPOTrainer.
 
+    Text by SmolLM2, and a screenshot by a vision-language model with random weights (without TRL).
+
     Example: cairn bench learner --repetitions 5
     """
     with reported():
         from cairn.bench.competitors import bench_python
-        from cairn.bench.learner import LearnerBenchOptions, bench_learner, learner_json, learner_table
+        from cairn.bench.learner import (
+            SEEING_SIZE,
+            LearnerBenchOptions,
+            bench_learner,
+            learner_json,
+            learner_table,
+        )
         from cairn.models.smollm2 import ensure_smollm2
 
         options = LearnerBenchOptions(
-            model=model or ensure_smollm2(),
-            python=None if alone else python or bench_python(),
+            model=None if only is Only.VISION else model or ensure_smollm2(),
+            seeing=None if only is Only.TEXT else SEEING_SIZE,
+            python=None if alone or only is Only.VISION else python or bench_python(),
             repetitions=repetitions,
             answers=answers,
             answer_tokens=answer_tokens,

@@ -43,11 +43,11 @@ def load_language_model(path: Path, *, attention: str | None = None) -> "PreTrai
     return _load(AutoModelForCausalLM, path, kind="causal language model", attention=attention)
 
 
-def load_vision_model(path: Path) -> "PreTrainedModel":
+def load_vision_model(path: Path, *, attention: str | None = None) -> "PreTrainedModel":
     """The vision-language model of a Hugging Face directory, likewise. Code from the directory is never run."""
     from transformers import AutoModelForImageTextToText
 
-    return _load(AutoModelForImageTextToText, path, kind="vision-language model")
+    return _load(AutoModelForImageTextToText, path, kind="vision-language model", attention=attention)
 
 
 def _load(
@@ -105,4 +105,8 @@ def working_type(model: "PreTrainedModel") -> "torch.dtype | None":
 def _attention() -> str:
     import torch
 
-    return "sdpa" if torch.cuda.is_available() else "eager"
+    if not torch.cuda.is_available():
+        return "eager"
+    from cairn.models.attention import register_tree_attention
+
+    return register_tree_attention()

@@ -78,6 +78,11 @@ class Policy:
         return self._trees is not None
 
     @property
+    def mask(self) -> str | None:
+        """How attention is told of a tree: in "blocks" it is FlexAttention that is; None where there are no trees."""
+        return None if self._trees is None else self._trees.mask
+
+    @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return self.model.device
