@@ -172,6 +172,8 @@ def meeting(rank: int, count: int, port: int, folder: Path) -> Iterator[Meeting]
 
 
 def main(names: str, rank: int, count: int, port: int, folder: Path) -> None:
+    if "vision" in names:
+        directory(Family.QWEN2_5_VL)  # transformers writes on rank 0 alone, once there are ranks
     with meeting(rank, count, port, folder) as met:
         for name in names.split(","):
             images = ReceivedImages()

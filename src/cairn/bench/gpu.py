@@ -53,10 +53,10 @@ class Sizes:
 
 
 LARGE = Sizes(
-    width=2048,
-    layers=16,
+    width=1024,
+    layers=12,
     vocabulary=32_768,
-    prompt_tokens=4096,
+    prompt_tokens=2048,
     answer_tokens=128,
     answers=8,
     repetitions=5,
