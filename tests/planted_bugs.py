@@ -298,7 +298,30 @@ BUGS = [
         ("self._found.setdefault(one.index, now)", "self._found[one.index] = now"),
         ("(weights * policy_cost(objective, chosen, base))", "policy_cost(objective, chosen, base)"),
         ("scores.chosen.double() - before.chosen.double()", "before.chosen.double() - scores.chosen.double()"),
-        ("worth[[e.index for e in part]][own.sequence]", "worth[own.sequence]"),
+        ("slope[own.sequence]", "worth[own.sequence]"),
+    ),
+    *_bugs(
+        "train/ranks.py",
+        ("tests/train/test_ranks.py",),
+        ("order[rank::count]", "order[rank:]"),
+    ),
+    *_bugs(
+        "train/sharding.py",
+        ("tests/train/test_ranks.py",),
+        ("set_gradient_divide_factor(1.0)", "set_gradient_divide_factor(float(mesh.size()))"),
+        ("found.chosen + self._touch()", "found.chosen"),
+    ),
+    *_bugs(
+        "train/examples.py",
+        ("tests/train/test_ranks.py",),
+        ("positive=none, negative=none, weights=none)", "positive=none, negative=none)"),
+    ),
+    *_bugs(
+        "models/attention.py",
+        ("tests/models/test_attention.py",),
+        ("blocks.max(-1)", "blocks.min(-1)"),
+        (" + BLOCK - 1)", ")"),
+        ("(last[row, other] >= place)", "(last[row, other] >= other)"),
     ),
     *_bugs(
         "models/scoring.py",
