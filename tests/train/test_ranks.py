@@ -57,17 +57,18 @@ TWO = load_program()
 LIVES = ("plain", "steps", "prefer", "vision", "resumed", "from one", "infinite")
 
 
-def run(names: str, folder: Path) -> Ranks:
-    """Both ranks, to their ends."""
+def run(names: str, folder: Path, *, count: int = 2) -> Ranks:
+    """All ranks, to their ends."""
     processes: list[subprocess.Popen[str]] = []
     try:
-        processes.append(_process(names, 0, 0, folder))
+        processes.append(_process(names, 0, count, 0, folder))
         begun = time.monotonic()
         while not (folder / "port").exists():
             assert processes[0].poll() is None, processes[0].communicate()[1]
             assert time.monotonic() - begun < SECONDS
             time.sleep(0.05)
-        processes.append(_process(names, 1, int((folder / "port").read_text()), folder))
+        port = int((folder / "port").read_text())
+        processes += [_process(names, rank, count, port, folder) for rank in range(1, count)]
         told = [one.communicate(timeout=SECONDS)[1] for one in processes]
     finally:
         for one in processes:
@@ -76,8 +77,8 @@ def run(names: str, folder: Path) -> Ranks:
     return Ranks(folder=folder, statuses=[one.returncode for one in processes], errors=told)
 
 
-def _process(names: str, rank: int, port: int, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, str(PROGRAM), names, str(rank), "2", str(port), str(folder)]
+def _process(names: str, rank: int, count: int, port: int, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, str(PROGRAM), names, str(rank), str(count), str(port), str(folder)]
     paths = os.pathsep.join([*sys.path, str(PROGRAM.parents[1])])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -122,6 +123,14 @@ def test_what_two_ranks_saved_goes_on_in_one(found: Ranks) -> None:
 
 def test_what_two_ranks_saved_goes_on_in_two(found: Ranks) -> None:
     assert found.steps("resumed") == found.steps("plain/later")
+
+
+def test_what_two_ranks_saved_goes_on_in_three(found: Ranks, tmp_path: Path) -> None:
+    (tmp_path / "plain").symlink_to(found.folder / "plain")
+    three = run("resumed", tmp_path, count=3)
+    assert three.statuses == [0, 0, 0], three.errors
+    for ours, theirs in zip(three.steps("resumed"), found.steps("plain/later"), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-5)
 
 
 def test_what_two_ranks_saved_is_read_as_a_whole_model(found: Ranks) -> None:

@@ -167,7 +167,6 @@ class Meeting:
                 raise RankError(f"rank 0 has given no sign of life for {self._patience:.0f} seconds")
             time.sleep(_LOOK)
         said = json.loads(self._store.get(key))
-        self._store.delete_key(key)
         size = int(said["size"])
         return Order(said["order"]), self.group.broadcast(None, size=size) if size else b""
 
