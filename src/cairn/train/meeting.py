@@ -98,17 +98,15 @@ def _await_all(store: Store, count: int, *, late: float, watch: Callable[[], Non
 
 def open_store(seat: Seat, *, patience: float = LATE) -> tuple[Store, int]:
     """The store that all ranks share, and its port; rank 0 serves it, unless torchrun does."""
-    serves = seat.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    longest = timedelta(seconds=patience)
     with lost_rank():
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            store, _, _ = next(dist.rendezvous("env://", seat.rank, seat.count, timeout=longest))
+            return store, seat.port
         store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage] - it is public, says its documentation
-            seat.address,
-            seat.port,
-            seat.count,
-            is_master=serves,
-            timeout=timedelta(seconds=patience),
-            wait_for_workers=False,
+            seat.address, seat.port, seat.count, is_master=seat.rank == 0, timeout=longest, wait_for_workers=False
         )
-    return store, store.port
+        return store, store.port
 
 
 class Meeting:
