@@ -49,14 +49,14 @@ SETTINGS = Settings(imitation=PLAIN, improvement=PLAIN, bounds=Bounds(mean=9, to
 STEPS = Objective(epochs=2, minibatches=3, kl_coefficient=0.1, entropy_coefficient=0.01, correction="token_truncated")
 
 
-def settings(name: str) -> Settings:
+def settings(name: str, blobs: BlobStore = BLOBS) -> Settings:
     match name:
         case "steps":
             return replace(SETTINGS, objective=STEPS)
         case "prefer":
             return replace(SETTINGS, preference=PreferenceObjective(loss="kto"))
         case "vision":
-            eyes = VisionEyes(seeing(BLOBS))
+            eyes = VisionEyes(seeing(blobs))
             return replace(SETTINGS, placeholder_id=eyes.placeholder_id, image_tokens=eyes.tokens, max_tokens=200)
         case _:
             return SETTINGS
@@ -71,8 +71,8 @@ def learner(name: str, group: Group | None = None, blobs: BlobStore = BLOBS) -> 
     if name == "vision":
         own = Policy(model=load_vision_model(directory(Family.QWEN2_5_VL)), eyes=VisionEyes(seeing(blobs)))
     if group is None:
-        return GradientLearner(policy=own, settings=settings(name))
-    return GradientLearner(policy=ShardedPolicy.of(own, group.mesh), settings=settings(name), ranks=group)
+        return GradientLearner(policy=own, settings=settings(name, blobs))
+    return GradientLearner(policy=ShardedPolicy.of(own, group.mesh), settings=settings(name, blobs), ranks=group)
 
 
 def data(name: str, version: int) -> Batch:
