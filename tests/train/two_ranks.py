@@ -37,7 +37,7 @@ from cairn.train.objective import Objective
 from cairn.train.optimisation import Optimisation
 from cairn.train.preference import PreferenceObjective
 from cairn.train.ranks import Group
-from cairn.train.sharding import ShardedPolicy
+from cairn.train.sharding import ShardedPolicy, own_slice
 from tiny_policy import batch, credited, policy, prompt
 from tiny_vision import BLOBS, answered, directory, mind, screen
 
@@ -143,13 +143,20 @@ def lead(name: str, trained: LeadingLearner, folder: Path) -> None:
 def refused(name: str, trained: LeadingLearner, folder: Path) -> None:
     samples = data(name, trained.version).samples
     bad = replace(samples[0], weights=samples[0].weights * np.float32(np.inf))
-    before = {n: t.clone() for n, t in trained.weights().items()}
-    try:
+    with unmoved(trained.policy, folder / "0.txt"):
         trained.imitate(Batch(samples=(bad, *samples[1:])))
+
+
+@contextmanager
+def unmoved(trained: Policy, told: Path) -> Iterator[None]:
+    """Write down why a step was refused, which must leave this rank's weights as they are."""
+    before = [own_slice(weight).detach().clone() for weight in trained.model.parameters()]
+    try:
+        yield
     except InvariantError as error:
-        (folder / "error.txt").write_text(str(error))
-    after = trained.weights()
-    assert all(torch.equal(before[n], after[n]) for n in before)
+        told.write_text(str(error))
+    after = [own_slice(weight).detach() for weight in trained.model.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 def keep(folder: Path, steps: list[LearnerStep], trained: LeadingLearner) -> None:
@@ -186,6 +193,10 @@ def main(names: str, rank: int, count: int, port: int, folder: Path) -> None:
                 met.hear()
                 met.fail("OutOfMemoryError: told before it ended")
                 os.kill(os.getpid(), signal.SIGKILL)
+            elif name == "infinite":
+                with unmoved(trained.policy, folder / name / "1.txt"):
+                    follow(trained, meeting=met, images=images)
+                met.hear()
             else:
                 follow(trained, meeting=met, images=images)
 

@@ -125,6 +125,11 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def own_slice(tensor: Tensor) -> Tensor:
+    """What this rank holds of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 @torch.no_grad()
 def placed_like(weight: Tensor, full: Tensor) -> Tensor:
     """A tensor that every rank has, where `weight` is, and this rank's slice of it where it has the weight's shape."""
@@ -164,7 +169,7 @@ def _twin(model: PreTrainedModel, mesh: DeviceMesh, *, dtype: torch.dtype | None
         target.copy_(buffer)
     shard(twin, mesh)
     for target, weight in zip(twin.parameters(), model.parameters(), strict=True):
-        cast("DTensor", target).to_local().copy_(cast("DTensor", weight).to_local())
+        own_slice(target).copy_(own_slice(weight))
     return twin if dtype is None else cast("PreTrainedModel", nn.Module.to(twin, dtype=dtype))
 
 
