@@ -51,7 +51,7 @@ STEPS = Objective(epochs=2, minibatches=3, kl_coefficient=0.1, entropy_coefficie
 
 def settings(name: str, blobs: BlobStore = BLOBS) -> Settings:
     match name:
-        case "steps":
+        case "steps" | "improved":
             return replace(SETTINGS, objective=STEPS)
         case "prefer":
             return replace(SETTINGS, preference=PreferenceObjective(loss="kto"))
@@ -104,7 +104,8 @@ def updates(name: str, trained: GradientLearner | LeadingLearner, *, count: int 
     """Imitation and what a name asks for in turn, on batches that a policy at its start sampled."""
     steps: list[LearnerStep] = []
     for _ in range(count):
-        steps.append(trained.imitate(data(name, trained.version)))
+        if name != "improved":
+            steps.append(trained.imitate(data(name, trained.version)))
         if name == "prefer":
             steps.append(trained.prefer(pairs(trained.version)))
         else:

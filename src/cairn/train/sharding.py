@@ -47,7 +47,8 @@ class ShardedPolicy(Policy):
 
     @classmethod
     def _around(cls, model: PreTrainedModel, policy: Policy) -> Self:
-        return within(model, lambda: policy.like(cls, model))
+        with torch.no_grad():  # which tries the model out
+            return within(model, lambda: policy.like(cls, model))
 
     def copy(self, *, dtype: torch.dtype | None = None) -> "ShardedPolicy":
         """A policy with slices of its own, without gradient: a reference to stay close to."""
@@ -107,7 +108,10 @@ def shard(model: PreTrainedModel, mesh: DeviceMesh) -> PreTrainedModel:
 
 def within(model: PreTrainedModel, call: Callable[[], T]) -> T:
     """The result of `call`, computed as if it were the forward of the sharded `model`."""
-    return cast("Callable[[Callable[[], T]], T]", getattr(model, _WITHIN))(call)
+    found = cast("Callable[[Callable[[], T]], T]", getattr(model, _WITHIN))(call)
+    if not torch.is_grad_enabled():  # no backward pass will come to give back what was gathered
+        cast("FSDPModule", model).reshard()
+    return found
 
 
 def whole_weights(model: PreTrainedModel, *, keep: bool) -> Mapping[str, Tensor]:
