@@ -22,7 +22,7 @@ from cairn.train.learner import GradientLearner
 from cairn.train.ranks import shares
 
 PROGRAM = Path(__file__).with_name("two_ranks.py")
-SECONDS = 3000.0
+SECONDS = 300.0
 
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.slow, pytest.mark.xdist_group("ranks")]
 

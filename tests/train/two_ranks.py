@@ -41,7 +41,7 @@ from cairn.train.sharding import ShardedPolicy, own_slice
 from tiny_policy import batch, credited, policy, prompt
 from tiny_vision import BLOBS, answered, directory, mind, screen
 
-LATE = 3000.0
+LATE = 240.0
 FROM = {"resumed": "plain", "from one": "one"}
 SAVED = ("plain", "steps")
 PLAIN = Optimisation(learning_rate=1e-3, warmup_steps=2, weight_decay=0.1, max_grad_norm=0.05)
@@ -172,7 +172,7 @@ def meeting(rank: int, count: int, port: int, folder: Path) -> Iterator[Meeting]
     if rank == 0:
         (folder / "port.new").write_text(str(port))
         (folder / "port.new").rename(folder / "port")
-    met = Meeting.join(Seat(rank=rank, count=count, port=port), store, late=LATE, patience=300.0)
+    met = Meeting.join(Seat(rank=rank, count=count, port=port), store, late=LATE, patience=60.0)
     try:
         yield met
     finally:
