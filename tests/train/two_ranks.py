@@ -143,7 +143,8 @@ def lead(name: str, trained: LeadingLearner, folder: Path) -> None:
 
 def refused(name: str, trained: LeadingLearner, folder: Path) -> None:
     samples = data(name, trained.version).samples
-    bad = replace(samples[0], weights=samples[0].weights * np.float32(np.inf))
+    endless = np.where(samples[0].sample.loss_mask, np.float32(np.inf), np.float32(0))
+    bad = replace(samples[0], weights=endless)
     with unmoved(trained.policy, folder / "0.txt"):
         trained.imitate(Batch(samples=(bad, *samples[1:])))
 
