@@ -7,6 +7,7 @@ learner.json                        version and step counts
 The index of the shards is a pickle of torch's: load your own checkpoints, or the whole model of other people's.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -97,7 +98,8 @@ def load_reference(path: Path, model: PreTrainedModel) -> None:
 
 
 def _read(found: Path, targets: dict[str, Tensor]) -> None:
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process alone is meant
         state_dict_loader.load(targets, checkpoint_id=found / _SHARDS, no_dist=not dist.is_initialized())
 
 
