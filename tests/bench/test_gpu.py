@@ -15,7 +15,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, ob
     return status, json.loads(told.out.splitlines()[-1]), told.err
 
 
-@pytest.mark.filterwarnings("ignore:.*flex_attention called without torch.compile")
 def test_dry_every_part_runs_on_the_cpu_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     status, told, said = run(capsys)
     assert status == 0, told

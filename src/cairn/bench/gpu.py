@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ import torch
 import transformers
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
+from transformers.utils.logging import disable_progress_bar
 
 from cairn.bench.learner import bench_settings
 from cairn.bench.seeing import Seeing
@@ -85,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true", help="small, and on the CPU, even where there is a GPU")
     dry = parser.parse_args(arguments).dry_run or not torch.cuda.is_available()
     device = torch.device("cpu" if dry else "cuda")
+    disable_progress_bar()
+    warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")  # on the CPU it is meant
     sizes = SMALL if dry else LARGE
     found: dict[str, object] = {"dry_run": dry, **_about(device)}
     sys.stderr.write(f"gpu-check: on {found['device']}{', dry: this says nothing of a GPU' if dry else ''}\n")
