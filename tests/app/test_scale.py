@@ -63,8 +63,14 @@ def text(tmp_path_factory: pytest.TempPathFactory, vision: Path) -> Path:
     tokenizer.save_pretrained(path)
     with torch.random.fork_rng():
         torch.random.manual_seed(0)
-        shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
-        LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(path)
+        shape = LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+        )
+        LlamaForCausalLM(shape).save_pretrained(path)
     return path
 
 

@@ -227,7 +227,7 @@ def test_a_checkpoint_holds_the_adapter_alone_and_peft_reads_it(tmp_path: Path) 
 
 def test_an_adapter_is_refused_by_another_model_and_by_another_shape(tmp_path: Path) -> None:
     learner().save(tmp_path / "checkpoint")
-    with pytest.raises(ConfigError, match="was trained on .*, which .* is not"):
+    with pytest.raises(ConfigError, match=r"was trained on .*, which .* is not"):
         learner(own=adapted(seed=1)).load(tmp_path / "checkpoint")
     with pytest.raises(ConfigError, match="another rank or other targets"):
         learner(own=adapted(wanted=Adaptation(rank=8, alpha=16.0))).load(tmp_path / "checkpoint")
