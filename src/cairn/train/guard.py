@@ -36,8 +36,9 @@ ImageTokens = Callable[[ImageId], int]
 def check_vocabulary(batch: Batch, *, size: int) -> None:
     """Every token is one that the model knows: there are `size` of them."""
     for index, credited in enumerate(batch.samples):
-        strange = [int(token) for token in credited.sample.token_ids if not 0 <= token < size]
-        if strange:
+        ids = credited.sample.token_ids
+        strange = ids[(ids < 0) | (ids >= size)]
+        if strange.size:
             raise InvariantError(
                 f"{_name(index, credited.sample)}: it holds token {strange[0]}, and the "
                 f"learner's vocabulary has {size}: the engine that sampled it has another one"
