@@ -53,7 +53,9 @@ def shaken(trained: Policy) -> Critic:
     found = critic(trained)
     with torch.random.fork_rng():
         torch.random.manual_seed(3)
-        for weight in found.policy.model.get_output_embeddings().parameters():
+        head = found.policy.model.get_output_embeddings()
+        assert head is not None
+        for weight in head.parameters():
             torch.nn.init.normal_(weight, std=0.5)
     return found
 
@@ -95,7 +97,7 @@ def test_it_learns_what_follows_different_prompts() -> None:
     )
     even = tuple(replace(s, weights=(s.sample.loss_mask / 8).astype(np.float32)) for s in samples)
     examples = [example(i, s) for i, s in enumerate(even)]
-    first = found.learn(examples, scale=1.0)
+    first = last = found.learn(examples, scale=1.0)
     for _ in range(60):
         found.optimiser.step()
         last = found.learn(examples, scale=1.0)
