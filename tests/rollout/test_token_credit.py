@@ -56,7 +56,7 @@ def sampled(one: ScoredTrajectory) -> np.ndarray:
 
 def by_token(tokens: TokenFn, **more: object) -> Crediting:
     plain = Crediting(advantages=CENTRED, aggregation=SUM, tokens=tokens, idle=nobody_left, appraised=True, kl=0.5)
-    return replace(plain, **more)  # pyright: ignore[reportArgumentType] - any of its fields
+    return replace(plain, **more)
 
 
 def worth(found: Credited) -> np.ndarray:
