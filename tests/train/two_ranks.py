@@ -176,6 +176,8 @@ def meeting(rank: int, count: int, port: int, folder: Path) -> Iterator[Meeting]
     met = Meeting.join(Seat(rank=rank, count=count, port=port), store, late=LATE, patience=60.0)
     try:
         yield met
+        if rank == 0:
+            met.part()
     finally:
         met.close()
 
@@ -190,7 +192,8 @@ def main(names: str, rank: int, count: int, port: int, folder: Path) -> None:
             if rank == 0:
                 (folder / name).mkdir(exist_ok=True)
                 lead(name, LeadingLearner(trained, meeting=met, blobs=BLOBS), folder)
-                met.tell(Order.END)
+                if name != "infinite":  # in which the others have left already
+                    met.tell(Order.END)
             elif name == "left":
                 met.hear()
                 met.fail("OutOfMemoryError: told before it ended")
@@ -198,7 +201,6 @@ def main(names: str, rank: int, count: int, port: int, folder: Path) -> None:
             elif name == "infinite":
                 with unmoved(trained.policy, folder / name / "1.txt"):
                     follow(trained, meeting=met, images=images)
-                met.hear()
             else:
                 follow(trained, meeting=met, images=images)
 

@@ -86,10 +86,8 @@ class Company:
     def _end(self) -> None:
         """Say good-bye, and kill those that do not end by themselves."""
         if self._meeting is not None:
-            from cairn.train.meeting import Order
-
             with contextlib.suppress(RuntimeError):
-                self._meeting.tell(Order.BYE)
+                self._meeting.part()
             self._meeting.close()
         for process in self._processes:
             try:

@@ -5,6 +5,7 @@ rollouts are played, and still learn within a minute that rank 0 is gone: it lea
 What belongs to an order goes through the process group.
 """
 
+import contextlib
 import json
 import os
 import threading
@@ -25,8 +26,9 @@ LATE = 600.0
 """Seconds that a rank may be late at a collective: the longest pass of another one, and its reading of a model."""
 
 _BEAT = 2.0  # seconds between two signs of life
+_PARTING = 5.0  # seconds
 _LOOK = 0.02  # seconds between two looks whether an order has come
-_ORDER, _PULSE, _FAILED, _HERE = "order", "pulse", "failed", "here"
+_ORDER, _PULSE, _FAILED, _HERE, _GONE = "order", "pulse", "failed", "here", "gone"
 
 
 class Order(StrEnum):
@@ -177,10 +179,21 @@ class Meeting:
         keys = {rank: f"{_FAILED}/{rank}" for rank in range(1, self.group.count)}
         return [f"rank {r}: {self._store.get(key).decode()}" for r, key in keys.items() if self._store.check([key])]
 
+    def part(self) -> None:
+        """Rank 0: say good-bye, and wait a moment until the others have heard it: they read it from its own store."""
+        self.tell(Order.BYE)
+        begun = time.monotonic()
+        left = [f"{_GONE}/{rank}" for rank in range(1, self.group.count)]
+        while not self._store.check(left) and time.monotonic() - begun < _PARTING:
+            time.sleep(_LOOK)
+
     def close(self) -> None:
         """Leave; idempotent."""
         self._over.set()
         close_group()
+        if self.group.rank:
+            with contextlib.suppress(RuntimeError):  # rank 0 may be gone
+                self._store.set(f"{_GONE}/{self.group.rank}", "")
 
     def _beat(self) -> None:
         number = 0
