@@ -73,16 +73,14 @@ def train(
             raise ConfigError(
                 "--control belongs to recipes without stages: there is no imitation that it could go on with"
             )
-        finished: list[Mapping[str, object]] = []
         try:
             with Company.of(ranks) as company:
-                for place in places:
-                    if place.name and not quiet:
-                        ERR.print(f"[bold]stage {place.name}[/]")
-                    progress = _train(
-                        place, company, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet
+                finished = [
+                    _finish(
+                        place, company, recipe, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet
                     )
-                    finished.append(_report(place, progress, title=recipe, quiet=quiet))
+                    for place in places
+                ]
         except KeyboardInterrupt:
             ERR.print(f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True)
             raise typer.Exit(STOPPED) from None
@@ -101,6 +99,23 @@ def _places(recipe: str, folder: Path, overrides: list[str], *, resume: bool, sm
     places = found(folder)
     ERR.print(f"going on with the recipe of the run in {folder}", soft_wrap=True)
     return places
+
+
+def _finish(
+    place: "Place",
+    company: "Company",
+    recipe: str,
+    *,
+    resume: bool,
+    control: bool,
+    tensorboard: bool,
+    quiet: bool,
+) -> Mapping[str, object]:
+    """One run to its end; its line of figures."""
+    if place.name and not quiet:
+        ERR.print(f"[bold]stage {place.name}[/]")
+    progress = _train(place, company, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet)
+    return _report(place, progress, title=recipe, quiet=quiet)
 
 
 def _train(
