@@ -69,10 +69,7 @@ def train(
             return
         folder = _folder(recipe, out, resume=resume)
         places = _places(recipe, folder, overrides or [], resume=resume, smoke=smoke)
-        if control and len(places) > 1:
-            raise ConfigError(
-                "--control belongs to recipes without stages: there is no imitation that it could go on with"
-            )
+        _require_one(places, control=control)
         try:
             with Company.of(ranks) as company:
                 finished = [
@@ -87,6 +84,11 @@ def train(
         if not quiet:
             OUT.print(f"next: [bold]cairn eval {folder}[/]  (evaluates the saved policy again)")
         print_json({"stages": finished, "run": str(folder)} if "stage" in finished[0] else finished[0])
+
+
+def _require_one(places: "Sequence[Place]", *, control: bool) -> None:
+    if control and len(places) > 1:
+        raise ConfigError("--control belongs to recipes without stages: there is no imitation that it could go on with")
 
 
 def _places(recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool) -> "Sequence[Place]":
