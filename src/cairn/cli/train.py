@@ -68,8 +68,7 @@ def train(
             follow_run()
             return
         folder = _folder(recipe, out, resume=resume)
-        places = _places(recipe, folder, overrides or [], resume=resume, smoke=smoke)
-        _require_one(places, control=control)
+        places = _places(recipe, folder, overrides or [], resume=resume, smoke=smoke, control=control)
         try:
             with Company.of(ranks) as company:
                 finished = [
@@ -86,12 +85,16 @@ def train(
         print_json({"stages": finished, "run": str(folder)} if "stage" in finished[0] else finished[0])
 
 
-def _require_one(places: "Sequence[Place]", *, control: bool) -> None:
+def _places(
+    recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool, control: bool
+) -> "Sequence[Place]":
+    places = _laid_out(recipe, folder, overrides, resume=resume, smoke=smoke)
     if control and len(places) > 1:
         raise ConfigError("--control belongs to recipes without stages: there is no imitation that it could go on with")
+    return places
 
 
-def _places(recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool) -> "Sequence[Place]":
+def _laid_out(recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool) -> "Sequence[Place]":
     from cairn.app.stages import found, lay_out
 
     if not resume:
