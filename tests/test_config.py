@@ -67,3 +67,43 @@ def test_known_keys_are_the_leaves() -> None:
     assert "imitation.optimizer.learning_rate" in known_keys()
     assert "imitation.optimizer" not in known_keys()
     assert RunConfig() == RunConfig()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["policy.lora_rank=8"], "policy.lora_rank is for language models"),
+        (["policy.gradient_checkpointing=true"], "policy.gradient_checkpointing is for language models"),
+        (
+            ["policy.model=smollm2", "policy.codec=text", "policy.lora_alpha=8"],
+            "policy.lora_alpha needs policy.lora_rank",
+        ),
+        (
+            ["policy.model=smollm2", "policy.codec=text", 'policy.lora_targets=["q_proj"]'],
+            "policy.lora_targets needs policy.lora_rank",
+        ),
+        (["imitation.optimizer.schedule=cosine"], 'imitation.optimizer.schedule = "cosine" needs imitation.updates'),
+        (
+            ["reinforcement.optimizer.schedule=linear", "reinforcement.minutes=3"],
+            'reinforcement.optimizer.schedule = "linear" needs reinforcement.updates',
+        ),
+        (["reinforcement.reference_ema=0.9"], "reinforcement.reference_ema needs reinforcement.kl"),
+        (["reinforcement.reference_every=9"], "reinforcement.reference_every needs reinforcement.kl"),
+        (
+            ["reinforcement.kl=0.1", "reinforcement.reference_every=9", "reinforcement.reference_ema=0.9"],
+            "reinforcement.reference_ema and reinforcement.reference_every exclude each other",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(overrides: list[str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("seed = 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        load(path, overrides)
+
+
+def test_a_rate_may_fall_where_the_number_of_updates_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("[imitation]\nupdates = 5\noptimizer.schedule = 'cosine'\n", encoding="utf-8")
+    assert load(path).imitation.optimizer.schedule == "cosine"
+    load(path, ["reinforcement.loss=dpo", "reinforcement.reference_ema=0.99"])

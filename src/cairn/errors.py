@@ -5,6 +5,7 @@ CairnError
 ├── SetupError             the machine lacks something (browser, model, permission, space); names it and the fix
 ├── StoreError             a stored file is damaged; names it
 ├── InvariantError         our own data broke its contract; always a bug, never caught inside Cairn
+├── RankError              another process of a learner that runs as several has ended, or is late
 ├── CircuitOpenError       too large a share of rollouts failed outside: the run stops rather than train on survivors
 └── BoundaryError          something outside failed; recorded on the trajectory, never fatal to its siblings
     ├── SessionError       browser, container, device, snapshot
@@ -35,6 +36,10 @@ class StoreError(CairnError, RuntimeError):
 
 class InvariantError(CairnError, AssertionError):
     """A core data type was built from values that break its contract."""
+
+
+class RankError(CairnError, RuntimeError):
+    """Another process of the learner is gone."""
 
 
 class CircuitOpenError(CairnError, RuntimeError):

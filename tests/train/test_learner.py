@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -393,7 +394,7 @@ def run(trained: GradientLearner, steps: range) -> None:
 
 RESUMED = replace(
     SETTINGS,
-    improvement=Optimisation(learning_rate=1e-3, warmup_steps=3, cosine_steps=10, weight_decay=0.1),
+    improvement=Optimisation(learning_rate=1e-3, warmup_steps=3, schedule="cosine", steps=10, weight_decay=0.1),
     objective=Objective(kl_coefficient=0.1, minibatches=2),
 )
 
@@ -443,12 +444,16 @@ def test_what_is_no_checkpoint_is_refused_in_one_sentence(tmp_path: Path) -> Non
 
 
 def test_golden_learning_rates() -> None:
-    plan = Optimisation(learning_rate=1.0, warmup_steps=4, cosine_steps=12, final_share=0.2)
+    plan = Optimisation(learning_rate=1.0, warmup_steps=4, schedule="cosine", steps=12, final_share=0.2)
     assert [plan.rate(s) for s in (0, 1, 3, 4, 8, 12, 99)] == pytest.approx([0.25, 0.5, 1.0, 1.0, 0.6, 0.2, 0.2])
+    straight = replace(plan, schedule="linear")
+    assert [straight.rate(s) for s in (0, 3, 4, 6, 8, 12, 99)] == pytest.approx([0.25, 1.0, 1.0, 0.8, 0.6, 0.2, 0.2])
     assert Optimisation(learning_rate=3.0).rate(10**6) == 3.0
 
 
-@given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 200))
-def test_a_learning_rate_is_positive_and_at_most_the_full_one(warmup: int, descent: int, step: int) -> None:
-    plan = Optimisation(learning_rate=1.0, warmup_steps=warmup, cosine_steps=warmup + descent)
+@given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 200), st.sampled_from(("linear", "cosine")))
+def test_a_learning_rate_is_positive_and_at_most_the_full_one(
+    warmup: int, descent: int, step: int, schedule: Literal["linear", "cosine"]
+) -> None:
+    plan = Optimisation(learning_rate=1.0, warmup_steps=warmup, schedule=schedule, steps=warmup + descent)
     assert 0 < plan.rate(step) <= 1.0

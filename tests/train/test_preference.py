@@ -11,6 +11,7 @@ from cairn.data.sample import Preference, Sample
 from cairn.models.policy import Policy
 from cairn.train.learner import GradientLearner
 from cairn.train.preference import PreferenceLoss, PreferenceObjective, cost_and_slopes, sides_of
+from cairn.train.reference import Reference
 from tiny_policy import credited, flat_logprobs, policy, prompt
 from train.test_learner import SETTINGS, assert_same, learner, logprob
 
@@ -62,7 +63,7 @@ def test_dpos_gradient_is_that_of_its_definition() -> None:
     for weight in by_hand.model.parameters():  # somewhere else than the reference is
         weight.data += 0.01 * torch.sin(torch.arange(weight.numel(), dtype=torch.float32)).view(weight.shape)
     trained.policy.model.load_state_dict(by_hand.model.state_dict())
-    trained._reference = reference
+    trained._reference = Reference(reference)
     seen: dict[str, torch.Tensor] = {}
     for name, weight in trained.policy.model.named_parameters():
         weight.register_post_accumulate_grad_hook(lambda p, n=name: seen.update({n: p.grad.clone()}))

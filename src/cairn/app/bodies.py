@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
+from cairn.app.preparing import begin, engine_type, loading_type, prepared
 from cairn.app.sight import require_sight
 from cairn.codecs.dialects.choice import Dialect
 from cairn.codecs.past import Telling, TextHistory
@@ -19,7 +20,7 @@ from cairn.data.coordinates import CoordinateSpace
 from cairn.data.ids import ImageId
 from cairn.data.pixel_vocabulary import PixelVocabulary, Verb
 from cairn.errors import ConfigError, StoreError
-from cairn.models.loading import load_language_model, load_vision_model, working_type
+from cairn.models.loading import load_language_model, load_vision_model
 from cairn.models.pixel.configuration import PixelConfig
 from cairn.models.pixel.modeling import PixelForCausalLM, register
 from cairn.models.pixel.processing import PixelFeatures, PixelImageProcessor
@@ -50,16 +51,16 @@ def build_body(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Pa
         case "pixel":
             return _pixel(options, seed=seed, blobs=blobs, saved=saved)
         case "smollm2":
-            return _language(options, saved or ensure_smollm2())
+            return _language(options, ensure_smollm2(), seed=seed, saved=saved)
         case "path" if options.sees:
-            return _vision(options, blobs=blobs, path=saved or Path(options.path or ""))
+            return _vision(options, Path(options.path or ""), seed=seed, saved=saved, blobs=blobs)
         case "path":
-            return _language(options, saved or Path(options.path or ""))
+            return _language(options, Path(options.path or ""), seed=seed, saved=saved)
 
 
 def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path | None) -> Body:
     register()
-    model = _new_pixel(seed) if saved is None else _saved_pixel(saved)
+    model = _new_pixel(seed) if saved is None else saved_pixel(saved)
     shape = model.config
     codec = PixelCodec(
         vocabulary=shape.vocabulary,
@@ -74,7 +75,7 @@ def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path |
         processor.save_pretrained(folder)
 
     policy = Policy(
-        model=model,
+        model=prepared(model, options, seed=seed),
         forbidden_ids=codec.forbidden_ids,
         image_features=PixelFeatures(blobs=blobs, processor=processor),
         autocast=torch.bfloat16 if options.autocast else None,
@@ -88,7 +89,8 @@ def _pixel(options: PolicyOptions, *, seed: int, blobs: BlobStore, saved: Path |
     )
 
 
-def _saved_pixel(path: Path) -> PixelForCausalLM:
+def saved_pixel(path: Path) -> PixelForCausalLM:
+    """The pixel policy that a directory holds."""
     try:
         return PixelForCausalLM.from_pretrained(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
@@ -102,12 +104,14 @@ def _verbs(names: Sequence[str] | None) -> frozenset[Verb] | None:
     return None if names is None else frozenset(Verb(name) for name in names)
 
 
-def _language(options: PolicyOptions, path: Path) -> Body:
-    model = load_language_model(path)
-    tokenizer = HubTokenizer.load(path)
+def _language(options: PolicyOptions, path: Path, *, seed: int, saved: Path | None) -> Body:
+    begun = begin(options, path, saved=saved)
+    tokenizer = HubTokenizer.load(begun.base)
     codec = _text_codec(options, tokenizer)
     policy = Policy(
-        model=model,
+        model=prepared(
+            load_language_model(begun.base, dtype=loading_type(options)), options, seed=seed, adapter=begun.adapter
+        ),
         forbidden_ids=codec.forbidden_ids,
         autocast=torch.bfloat16 if options.autocast else None,
     )
@@ -121,11 +125,12 @@ def _language(options: PolicyOptions, path: Path) -> Body:
     )
 
 
-def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
-    family = require_family(path, codec=options.codec)
+def _vision(options: PolicyOptions, path: Path, *, seed: int, saved: Path | None, blobs: BlobStore) -> Body:
+    begun = begin(options, path, saved=saved)
+    family = require_family(begun.base, codec=options.codec)
     space = None if options.coordinates == "auto" else CoordinateSpace(options.coordinates)
     processor = VisionProcessor.load(
-        path, family=family, blobs=blobs, viewing=Viewing(space=space, most_tokens=options.max_image_tokens)
+        begun.base, family=family, blobs=blobs, viewing=Viewing(space=space, most_tokens=options.max_image_tokens)
     )
     codec = VisionCodec(
         processor=processor,
@@ -135,7 +140,9 @@ def _vision(options: PolicyOptions, *, blobs: BlobStore, path: Path) -> Body:
     )
     eyes = VisionEyes(processor)
     policy = Policy(
-        model=load_vision_model(path),
+        model=prepared(
+            load_vision_model(begun.base, dtype=loading_type(options)), options, seed=seed, adapter=begun.adapter
+        ),
         forbidden_ids=codec.forbidden_ids,
         eyes=eyes,
         autocast=torch.bfloat16 if options.autocast else None,
@@ -168,13 +175,9 @@ def _text_codec(options: PolicyOptions, tokenizer: HubTokenizer) -> Codec:
 
 
 def _engine_type(options: PolicyOptions, policy: Policy) -> torch.dtype | None:
-    match options.dtype:
-        case "auto":
-            return working_type(policy.model)
-        case "bfloat16":
-            return torch.bfloat16
-        case "float32":
-            return None
+    """None where the engine shares the learner's weights."""
+    wanted = engine_type(options, policy.model)
+    return None if wanted is policy.model.dtype else wanted
 
 
 def _new_pixel(seed: int) -> PixelForCausalLM:

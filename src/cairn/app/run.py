@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
+from cairn.app.ranks import Company
 from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
 from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, put_to_rest, with_snapshots
@@ -32,7 +33,7 @@ from cairn.loop import progress as progress_file
 from cairn.loop.course import CHECKPOINTS, PROGRESS
 from cairn.loop.events import notice
 from cairn.loop.progress import Progress
-from cairn.models.loading import configure_torch, require_model
+from cairn.models.loading import configure_torch, require_model, require_peft
 from cairn.models.vision.families import require_kind
 from cairn.ports import BlobStore, Environment, EventSink
 from cairn.snapshots.environment import SnapshotEnvironment
@@ -44,6 +45,7 @@ from cairn.testing.memory import MemoryBlobs
 
 if TYPE_CHECKING:
     from cairn.app.brain import Brain
+    from cairn.train.meeting import Meeting
 
 
 REFUSED = "refused"
@@ -51,6 +53,7 @@ REFUSED = "refused"
 
 SNAPSHOTS = "snapshots"
 """The folder in a run's directory where its saved states have their home."""
+_POLICY_FILES = ("config.json", "adapter_config.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,7 @@ class TrainRequest:
     control: bool
     tensorboard: bool
     sinks: Sequence[EventSink] = ()
+    company: Company = field(default_factory=Company)  # the other processes of its learner
 
 
 async def train(request: TrainRequest) -> Progress:
@@ -82,6 +86,13 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
     """What a run is made of, closed in the end whatever happens."""
     config = with_own_set(request.config, request.folder)
     check_ready(config)  # before there is a run that cannot go on
+    with request.company.leading(config) as meeting:
+        async with _opened(request, config, meeting) as parts:
+            yield parts
+
+
+@asynccontextmanager
+async def _opened(request: TrainRequest, config: RunConfig, meeting: "Meeting | None") -> AsyncGenerator[Parts]:
     run = _writer(request)
     board = TensorBoardSink(run.path / "tensorboard") if request.tensorboard else None
     try:
@@ -89,7 +100,7 @@ async def opened(request: TrainRequest) -> AsyncGenerator[Parts]:
         blobs: BlobStore = run.blobs if states is None else BorrowingBlobs(run.blobs, lender=states.blobs)
         if (stored := open_stored(config)) is not None:
             blobs = BorrowingBlobs(blobs, lender=stored.blobs)
-        brain = open_brain(config, blobs=blobs, refused=run.path / REFUSED)
+        brain = open_brain(config, blobs=blobs, refused=run.path / REFUSED, meeting=meeting)
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
             record = None if states is None else Recording(states, codec=brain.codec, config=config)
@@ -146,13 +157,18 @@ def _templates(config: RunConfig, environment: Environment) -> tuple[Template, .
 
 
 def open_brain(
-    config: RunConfig, *, blobs: BlobStore, saved: Path | None = None, refused: Path | None = None
+    config: RunConfig,
+    *,
+    blobs: BlobStore,
+    saved: Path | None = None,
+    refused: Path | None = None,
+    meeting: "Meeting | None" = None,
 ) -> "Brain":
     """The policy of a recipe, newly made or as saved in a directory."""
     configure_torch(threads=config.policy.threads)  # before torch comes in with the brain
     from cairn.app.brain import build_brain
 
-    return build_brain(config, blobs=blobs, saved=saved, refused=refused)
+    return build_brain(config, blobs=blobs, saved=saved, refused=refused, meeting=meeting)
 
 
 def check_ready(config: RunConfig) -> None:
@@ -170,8 +186,10 @@ def check_ready(config: RunConfig) -> None:
     if options.model == "path" and options.path is not None:
         require_model(Path(options.path))
         require_kind(Path(options.path), codec=options.codec, sees=options.sees)
-    if options.start is not None and not (Path(options.start) / "config.json").is_file():
+    if options.start is not None and not any((Path(options.start) / name).is_file() for name in _POLICY_FILES):
         raise ConfigError(f"policy.start: there is no saved policy in {options.start}")
+    if options.lora_rank:
+        require_peft()
 
 
 def _writer(request: TrainRequest) -> RunWriter:

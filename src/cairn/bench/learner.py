@@ -2,37 +2,39 @@
 
 import json
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int32
 from rich.table import Table
 
-from cairn.bench.memory import peak_mb, reset_peak, resident_mb
+from cairn.bench.seeing import SCREENSHOT, Seeing
 from cairn.bench.trainers import TrlTrainer
-from cairn.data.sample import Batch, CreditedSample, Sample
-from cairn.data.trajectory import Prompt
+from cairn.bench.work import Work, measured_step, random_ids, work_on
 from cairn.models.loading import load_language_model
-from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
+from cairn.models.vision.tiny import TinySize
+from cairn.train.guard import Bounds
 from cairn.train.learner import GradientLearner, Settings
 from cairn.train.optimisation import Optimisation
 
 _RATE = 1e-6
-_FIRST_ID = 100  # no special token below it is sampled
-_MEGABYTE = 2**20
+_SIBLINGS, _STRANGERS = "siblings", "nothing shared"
+SEEING_SIZE = TinySize(width=640, layers=8, vision_width=192, vision_layers=4, image=840, vocabulary=1024)
+"""Of the model that sees: 30 million weights, so that computing takes longer than calling, and a screenshot that is 900
+tokens to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerBenchOptions:
     """What is computed, and how often. `python`: of the virtual environment that has TRL; None: without TRL."""
 
-    model: Path
+    model: Path | None  # of text; None: without text
+    seeing: TinySize | None = SEEING_SIZE  # of the model that sees; None: without it
     python: Path | None = None
     repetitions: int = 3
     answers: int = 8
@@ -40,21 +42,6 @@ class LearnerBenchOptions:
     prompt_tokens: int = 1024
     alone_tokens: int = 256  # of each prompt, where nothing is shared
     threads: int = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """A batch, as Cairn and as TRL take it."""
-
-    name: str
-    prompts: Sequence[Sequence[int]]
-    answers: Sequence[Sequence[int]]
-    advantages: Sequence[float]
-
-    @property
-    def tokens(self) -> int:
-        """Those that a flat computation goes through."""
-        return sum(len(p) + len(a) for p, a in zip(self.prompts, self.answers, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +69,40 @@ class Compared:
 def bench_learner(
     options: LearnerBenchOptions, *, progress: Callable[[str], None] = lambda _: None
 ) -> tuple[Compared, ...]:
-    """A group of siblings at one prompt, and answers that share nothing."""
+    """A group of siblings at one prompt, answers that share nothing, and a group of siblings at one screenshot."""
     torch.set_num_threads(options.threads)
+    text = () if options.model is None else _bench_text(options.model, options, progress)
+    return (*text, *(() if options.seeing is None else _bench_seeing(options.seeing, options, progress)))
+
+
+def _bench_text(model: Path, options: LearnerBenchOptions, progress: Callable[[str], None]) -> tuple[Compared, ...]:
     works = (_siblings(options), _strangers(options))
     with ExitStack() as stack:
         trl = None
         if options.python is not None:
             progress("TRL loads the model")
             trl = stack.enter_context(
-                TrlTrainer(python=options.python, model=options.model, learning_rate=_RATE, threads=options.threads)
+                TrlTrainer(python=options.python, model=model, learning_rate=_RATE, threads=options.threads)
             )
-        tree, flat = (_learner(options, sharing=sharing) for sharing in (True, False))
+        tree, flat = (_learner(_reader(model, sharing=sharing)) for sharing in (True, False))
         return tuple(_compared(work, tree, flat, trl, options, progress) for work in works)
+
+
+def _bench_seeing(
+    size: TinySize, options: LearnerBenchOptions, progress: Callable[[str], None]
+) -> tuple[Compared, ...]:
+    """Flat, too, looks at the screenshot once: what is compared is reading."""
+    with TemporaryDirectory(prefix="cairn-bench-") as folder:
+        progress("a vision-language model is made")
+        seeing = Seeing(Path(folder), size)
+        work = seeing.work(
+            answers=options.answers, answer_tokens=options.answer_tokens, prompt_tokens=options.prompt_tokens
+        )
+        tree, flat = (
+            _learner(seeing.policy(sharing=sharing, device=torch.device("cpu"), autocast=torch.bfloat16), seeing)
+            for sharing in (True, False)
+        )
+        return (_compared(work, tree, flat, None, options, progress),)
 
 
 def _compared(
@@ -109,7 +118,7 @@ def _compared(
     for repetition in range(-1, options.repetitions):  # the first warms up
         progress(f"{work.name}, {'warming up' if repetition < 0 else f'repetition {repetition + 1}'}")
         for name, learner in (("tree", tree), ("flat", flat)):
-            spent, peak = _step(learner, work)
+            spent, peak = measured_step(learner, work)
             if repetition >= 0:
                 seconds[name].append(spent)
                 peaks[name].append(peak)
@@ -137,86 +146,37 @@ def _compared(
     )
 
 
-def _step(learner: GradientLearner, work: Work) -> tuple[float, float]:
-    """Seconds of one update, and MB at its peak: what came on top, and what the learner holds between updates."""
-    batch = _batch(learner.policy, work, version=learner.version)
-    release_memory()
-    before = resident_mb()
-    reset_peak()
-    begun = time.perf_counter()
-    learner.improve(batch)
-    spent = time.perf_counter() - begun
-    weights = sum(p.numel() * p.element_size() for p in learner.policy.model.parameters()) / _MEGABYTE
-    return spent, peak_mb() - before + 3 * weights  # with Adam's two moments
+def _reader(model: Path, *, sharing: bool) -> Policy:
+    return Policy(model=load_language_model(model, attention="sdpa"), autocast=torch.bfloat16, sharing=sharing)
 
 
-def _learner(options: LearnerBenchOptions, *, sharing: bool) -> GradientLearner:
-    policy = Policy(
-        model=load_language_model(options.model, attention="sdpa"), autocast=torch.bfloat16, sharing=sharing
-    )
+def _learner(policy: Policy, seeing: Seeing | None = None) -> GradientLearner:
+    return GradientLearner(policy=policy, settings=bench_settings(seeing))
+
+
+def bench_settings(seeing: Seeing | None = None, *, bounds: Bounds | None = None) -> Settings:
+    """One micro-batch, and a rate that moves little."""
     optimisation = Optimisation(learning_rate=_RATE)
-    settings = Settings(imitation=optimisation, improvement=optimisation, max_tokens=1 << 20)
-    return GradientLearner(policy=policy, settings=settings)
-
-
-@torch.no_grad()
-def _batch(policy: Policy, work: Work, *, version: int) -> Batch:
-    """As if the policy had sampled it."""
-    prompts = [Prompt(token_ids=np.array(prompt, np.int32), images=()) for prompt in work.prompts]
-    answers: list[Int32[np.ndarray, " A"]] = [np.array(answer, np.int32) for answer in work.answers]
-    everywhere = [np.arange(len(answer)) for answer in work.answers]
-    chosen = policy.scores(prompts, answers, everywhere, temperature=1.0).chosen.cpu().numpy()
-    logprobs = np.split(chosen, np.cumsum([answer.shape[0] for answer in answers])[:-1])
-    return Batch(
-        samples=tuple(
-            _sample(prompt, answer, likely, advantage, version=version, siblings=len(answers))
-            for prompt, answer, likely, advantage in zip(prompts, answers, logprobs, work.advantages, strict=True)
-        )
+    return Settings(
+        imitation=optimisation,
+        improvement=optimisation,
+        max_tokens=1 << 20,
+        bounds=bounds or Bounds(),
+        placeholder_id=None if seeing is None else seeing.eyes.placeholder_id,
+        image_tokens=None if seeing is None else seeing.eyes.tokens,
     )
-
-
-def _sample(
-    prompt: Prompt,
-    answer: Int32[np.ndarray, " A"],
-    logprobs: Float32[np.ndarray, " A"],
-    advantage: float,
-    *,
-    version: int,
-    siblings: int,
-) -> CreditedSample:
-    begun, said = len(prompt.token_ids), len(answer)
-    mask = np.arange(begun + said) >= begun
-    share = mask.astype(np.float32) / (said * siblings)
-    sample = Sample(
-        token_ids=np.concatenate([prompt.token_ids, answer]),
-        loss_mask=mask,
-        logprobs=np.concatenate([np.zeros(begun, np.float32), logprobs]),
-        versions=np.where(mask, version, -1).astype(np.int32),
-        images=(),
-    )
-    positive, negative = share * max(advantage, 0.0), share * min(advantage, 0.0)
-    return CreditedSample(sample=sample, positive=positive, negative=negative, weights=share)
 
 
 def _siblings(options: LearnerBenchOptions) -> Work:
     rng = np.random.default_rng(0)
-    prompt = _ids(rng, options.prompt_tokens)
-    return _work("siblings", [prompt] * options.answers, options, rng)
+    prompt = random_ids(rng, options.prompt_tokens)
+    return work_on(_SIBLINGS, [prompt] * options.answers, rng, answer_tokens=options.answer_tokens)
 
 
 def _strangers(options: LearnerBenchOptions) -> Work:
     rng = np.random.default_rng(1)
-    return _work("nothing shared", [_ids(rng, options.alone_tokens) for _ in range(options.answers)], options, rng)
-
-
-def _work(name: str, prompts: Sequence[Sequence[int]], options: LearnerBenchOptions, rng: np.random.Generator) -> Work:
-    answers = [_ids(rng, options.answer_tokens) for _ in prompts]
-    advantages = [float(a) for a in np.linspace(-1.5, 1.5, len(answers))]
-    return Work(name=name, prompts=prompts, answers=answers, advantages=advantages)
-
-
-def _ids(rng: np.random.Generator, length: int) -> list[int]:
-    return [int(i) for i in rng.integers(_FIRST_ID, 5000, length)]
+    prompts = [random_ids(rng, options.alone_tokens) for _ in range(options.answers)]
+    return work_on(_STRANGERS, prompts, rng, answer_tokens=options.answer_tokens)
 
 
 def learner_table(found: Sequence[Compared]) -> Table:
@@ -241,11 +201,13 @@ def _times(value: float | None) -> str:
 
 def learner_json(found: Sequence[Compared]) -> str:
     """The last line: ratios above 1 are in favour of what is named first."""
-    siblings, strangers = found
-    text = {
+    named = {one.name: one for one in found}
+    siblings, strangers, seen = (named.get(name) for name in (_SIBLINGS, _STRANGERS, SCREENSHOT))
+    text = siblings and {
         "tree_vs_flat": siblings.tree_vs_flat,
         "memory_ratio": siblings.memory_ratio,
-        "vs_trl_flat": strangers.tree_vs_trl,
+        "vs_trl_flat": strangers and strangers.tree_vs_trl,
         "vs_trl_shared": siblings.tree_vs_trl,
     }
-    return json.dumps({"text": text, "nothing_shared": strangers.tree_vs_flat})
+    vlm = seen and {"tree_vs_flat": seen.tree_vs_flat, "memory_ratio": seen.memory_ratio}
+    return json.dumps({"text": text, "vlm": vlm, "nothing_shared": strangers and strangers.tree_vs_flat})

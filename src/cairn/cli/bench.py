@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cairn.cli.bench_efficiency import efficiency
-from cairn.cli.bench_learner import learner
+from cairn.cli.bench_learner import learner, update_memory
 from cairn.cli.console import ERR, OUT, print_json, print_table, reported
 from cairn.cli.recipes import find
 from cairn.cli.running import run_async
@@ -27,6 +27,7 @@ Python = Annotated[
 
 app.command()(efficiency)
 app.command()(learner)
+app.command("update-memory")(update_memory)
 
 
 @app.command()

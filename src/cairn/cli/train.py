@@ -24,6 +24,7 @@ from cairn.loop.progress import Measured, Phase, Progress
 from cairn.loop.summary import summarise, write_csv
 
 if TYPE_CHECKING:
+    from cairn.app.ranks import Company
     from cairn.app.stages import Place
 
 Overrides = Annotated[
@@ -45,6 +46,9 @@ def train(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Everything once and small, in a minute or so: does the recipe run here?")
     ] = False,
+    ranks: Annotated[
+        int, typer.Option(min=1, help="Processes of this machine that are one learner, each with a GPU (FSDP2).")
+    ] = 1,
     quiet: Quiet = False,
 ) -> None:
     """Train a policy: demonstrations, imitation, reinforcement, and an evaluation on held-out tasks at every end.
@@ -54,21 +58,25 @@ def train(
     Examples: cairn train quickstart --control
 
     cairn train quickstart --set reinforcement.minutes=3 --set seed=1
+
+    torchrun --nproc-per-node 8 --no-python cairn train my.toml
     """
     with reported():
+        from cairn.app.ranks import Company, follow_run, follows
+
+        if follows():
+            follow_run()
+            return
         folder = _folder(recipe, out, resume=resume)
-        places = _places(recipe, folder, overrides or [], resume=resume, smoke=smoke)
-        if control and len(places) > 1:
-            raise ConfigError(
-                "--control belongs to recipes without stages: there is no imitation that it could go on with"
-            )
-        finished: list[Mapping[str, object]] = []
+        places = _places(recipe, folder, overrides or [], resume=resume, smoke=smoke, control=control)
         try:
-            for place in places:
-                if place.name and not quiet:
-                    ERR.print(f"[bold]stage {place.name}[/]")
-                progress = _train(place, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet)
-                finished.append(_report(place, progress, title=recipe, quiet=quiet))
+            with Company.of(ranks) as company:
+                finished = [
+                    _finish(
+                        place, company, recipe, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet
+                    )
+                    for place in places
+                ]
         except KeyboardInterrupt:
             ERR.print(f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True)
             raise typer.Exit(STOPPED) from None
@@ -77,7 +85,16 @@ def train(
         print_json({"stages": finished, "run": str(folder)} if "stage" in finished[0] else finished[0])
 
 
-def _places(recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool) -> "Sequence[Place]":
+def _places(
+    recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool, control: bool
+) -> "Sequence[Place]":
+    places = _laid_out(recipe, folder, overrides, resume=resume, smoke=smoke)
+    if control and len(places) > 1:
+        raise ConfigError("--control belongs to recipes without stages: there is no imitation that it could go on with")
+    return places
+
+
+def _laid_out(recipe: str, folder: Path, overrides: list[str], *, resume: bool, smoke: bool) -> "Sequence[Place]":
     from cairn.app.stages import found, lay_out
 
     if not resume:
@@ -89,7 +106,26 @@ def _places(recipe: str, folder: Path, overrides: list[str], *, resume: bool, sm
     return places
 
 
-def _train(place: "Place", *, resume: bool, control: bool, tensorboard: bool, quiet: bool) -> Progress:
+def _finish(
+    place: "Place",
+    company: "Company",
+    recipe: str,
+    *,
+    resume: bool,
+    control: bool,
+    tensorboard: bool,
+    quiet: bool,
+) -> Mapping[str, object]:
+    """One run to its end; its line of figures."""
+    if place.name and not quiet:
+        ERR.print(f"[bold]stage {place.name}[/]")
+    progress = _train(place, company, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet)
+    return _report(place, progress, title=recipe, quiet=quiet)
+
+
+def _train(
+    place: "Place", company: "Company", *, resume: bool, control: bool, tensorboard: bool, quiet: bool
+) -> Progress:
     from cairn.app.run import TrainRequest
     from cairn.app.stages import train_in
 
@@ -101,6 +137,7 @@ def _train(place: "Place", *, resume: bool, control: bool, tensorboard: bool, qu
             control=control,
             tensorboard=tensorboard,
             sinks=sinks,
+            company=company,
         )
         return run_async(train_in(place, request))
 

@@ -75,6 +75,8 @@ class RunConfig(Table):
         if self.offline:
             self._check_offline()
         self.policy.check()
+        self.imitation.optimizer.check("imitation", updates=self.imitation.updates)
+        self.reinforcement.optimizer.check("reinforcement", updates=self.reinforcement.updates)
         self.demonstrations.check()
         self.reinforcement.check()
         self.recorded.check()

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from cairn.config.estimation import EstimationOptions, SchedulerName
+from cairn.config.learner import LearnerOptions, OptimizerOptions
 from cairn.config.table import Table
 
 
@@ -22,7 +23,7 @@ class EnvironmentOptions(Table):
     """Also read the accessibility tree (slower; no shipped codec needs it)."""
 
 
-class PolicyOptions(Table):
+class PolicyOptions(LearnerOptions):
     """The model and how it reads and answers."""
 
     model: Literal["pixel", "smollm2", "path"] = "pixel"
@@ -96,6 +97,7 @@ class PolicyOptions(Table):
             raise ValueError(f'policy.history = "{self.history}" needs policy.codec = "text" or "thinking"')
         if self.model == "path" and self.path is None:
             raise ValueError('policy.model = "path" needs policy.path, a Hugging Face directory')
+        self.check_learner(small=self.model == "pixel")
 
 
 class DemonstrationOptions(Table):
@@ -117,17 +119,6 @@ class DemonstrationOptions(Table):
             raise ValueError(f'demonstrations.url must begin with http:// or https://, got "{self.url}"')
         if not self.model:
             raise ValueError("demonstrations.url needs demonstrations.model, as the endpoint calls it")
-
-
-class OptimizerOptions(Table):
-    """AdamW with linear warm-up and a constant rate."""
-
-    learning_rate: float = Field(default=1e-4, gt=0)
-    warmup_steps: int = Field(default=10, ge=0)
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    beta2: float = Field(default=0.95, ge=0, lt=1)
-    weight_decay: float = Field(default=0.0, ge=0)
-    max_grad_norm: float = Field(default=1.0, gt=0)
 
 
 class CriticOptions(Table):
@@ -211,6 +202,11 @@ class ReinforcementOptions(EstimationOptions):
     correction_high: float | None = Field(default=None, gt=0)
     kl: float = Field(default=0.0, ge=0)
     """Weight of the KL to the policy at the end of imitation; 0: no reference model is kept."""
+    reference_ema: float | None = Field(default=None, gt=0, lt=1)
+    """The policy that `kl`, `dpo`, `ipo` and `kto` hold on to follows the trained one: what it keeps of its weights
+    after each update (0.99); default: it stays."""
+    reference_every: int | None = Field(default=None, ge=1)
+    """Updates, after which that policy becomes the trained one."""
     entropy: float = Field(default=0.0, ge=0)
     epochs: int = Field(default=1, ge=1)
     """Passes over one round of rollouts."""
@@ -238,6 +234,7 @@ class ReinforcementOptions(EstimationOptions):
             raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
         if low is not None and high is not None and low > high:
             raise ValueError("reinforcement.correction_low must not be above reinforcement.correction_high")
+        self._check_reference()
         for unheard, wanted in (
             ("kl = 0", self.kl > 0),
             ("entropy = 0", self.entropy > 0),
@@ -248,6 +245,14 @@ class ReinforcementOptions(EstimationOptions):
         ):
             if wanted and self.prefers:
                 raise ValueError(f'reinforcement.loss = "{self.loss}" needs reinforcement.{unheard}')
+
+    def _check_reference(self) -> None:
+        moving = self.reference_ema is not None, self.reference_every is not None
+        if all(moving):
+            raise ValueError("reinforcement.reference_ema and reinforcement.reference_every exclude each other")
+        if any(moving) and not self.kl and not self.prefers:
+            name = "reference_ema" if moving[0] else "reference_every"
+            raise ValueError(f"reinforcement.{name} needs reinforcement.kl: nothing else holds on to a reference")
 
 
 class TrackOptions(Table):

@@ -1,12 +1,13 @@
 """How a language model comes from a directory, and how torch computes."""
 
+import importlib.util
 import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.errors import ConfigError, StoreError
+from cairn.errors import ConfigError, SetupError, StoreError
 from cairn.models.memory import limit_caches
 
 if TYPE_CHECKING:
@@ -32,22 +33,26 @@ def configure_torch(*, threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def load_language_model(path: Path, *, attention: str | None = None) -> "PreTrainedModel":
-    """The causal language model of a Hugging Face directory, in float32; `ConfigError` where there is none.
+def load_language_model(
+    path: Path, *, attention: str | None = None, dtype: "torch.dtype | None" = None
+) -> "PreTrainedModel":
+    """The causal language model of a Hugging Face directory, by default in float32; `ConfigError` where there is none.
 
     Attention is computed plainly on CPU, unless told otherwise: on short prompts with padding that is faster than fused
     attention, and its backward pass much faster. It holds a square of the length for every head and layer.
     """
     from transformers import AutoModelForCausalLM
 
-    return _load(AutoModelForCausalLM, path, kind="causal language model", attention=attention)
+    return _load(AutoModelForCausalLM, path, kind="causal language model", attention=attention, dtype=dtype)
 
 
-def load_vision_model(path: Path) -> "PreTrainedModel":
+def load_vision_model(
+    path: Path, *, attention: str | None = None, dtype: "torch.dtype | None" = None
+) -> "PreTrainedModel":
     """The vision-language model of a Hugging Face directory, likewise. Code from the directory is never run."""
     from transformers import AutoModelForImageTextToText
 
-    return _load(AutoModelForImageTextToText, path, kind="vision-language model")
+    return _load(AutoModelForImageTextToText, path, kind="vision-language model", attention=attention, dtype=dtype)
 
 
 def _load(
@@ -56,6 +61,7 @@ def _load(
     *,
     kind: str,
     attention: str | None = None,
+    dtype: "torch.dtype | None" = None,
 ) -> "PreTrainedModel":
     require_model(path)
     import torch
@@ -64,7 +70,7 @@ def _load(
     try:
         return auto.from_pretrained(
             path,
-            dtype=torch.float32,
+            dtype=dtype or torch.float32,
             attn_implementation=attention or _attention(),
             trust_remote_code=False,
             local_files_only=True,
@@ -87,6 +93,12 @@ def require_model(path: Path) -> None:
         raise ConfigError(f'{path} holds a pixel policy, and policy.model = "path" reads language models alone')
 
 
+def require_peft() -> None:
+    """Raise a `SetupError` where adapters cannot be made on this machine."""
+    if importlib.util.find_spec("peft") is None:
+        raise SetupError("policy.lora_rank needs peft: pip install 'cairn[lora]'")
+
+
 def working_type(model: "PreTrainedModel") -> "torch.dtype | None":
     """bfloat16 where this machine computes `model` faster in it, else None.
 
@@ -102,7 +114,21 @@ def working_type(model: "PreTrainedModel") -> "torch.dtype | None":
     return torch.bfloat16 if able.get("amx_bf16") or able.get("avx512_bf16") else None
 
 
+def device_of(name: str) -> "torch.device":
+    """Where `policy.device` says; a `SetupError` where torch cannot compute there."""
+    import torch
+
+    found = torch.cuda.is_available()
+    if name == "cuda" and not found:
+        raise SetupError('policy.device = "cuda", and torch finds no GPU here: take "auto", or a torch built for CUDA')
+    return torch.device("cuda" if found and name != "cpu" else "cpu")
+
+
 def _attention() -> str:
     import torch
 
-    return "sdpa" if torch.cuda.is_available() else "eager"
+    if not torch.cuda.is_available():
+        return "eager"
+    from cairn.models.attention import register_tree_attention
+
+    return register_tree_attention()

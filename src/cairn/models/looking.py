@@ -66,7 +66,9 @@ class Looking:
         self._seen = [level for features in seen for level in features.levels]
         graph = torch.is_grad_enabled()
         self.features = {
-            image: Features(tuple(level.detach().requires_grad_(graph) for level in features.levels))
+            image: Features(
+                tuple(level.detach().requires_grad_(graph and level.requires_grad) for level in features.levels)
+            )
             for image, features in zip(images, seen, strict=True)
         }
 

@@ -13,10 +13,9 @@ Models of other people's see through `Eyes`: features of each different image on
 as the model wants them. Between an answer's tokens there may be images too, of turns that share a sample.
 """
 
-import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, cast, runtime_checkable
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -27,28 +26,24 @@ from transformers import PreTrainedModel
 from cairn.data.ids import ImageId
 from cairn.data.trajectory import Prompt
 from cairn.errors import InvariantError
+from cairn.models.adapters import plain_copy
 from cairn.models.batching import buckets, distinct, micro_batches, padded_left, padded_right
 from cairn.models.looking import Eyes, Features, Looking, check_placeholders
 from cairn.models.prefix import Prefix, RowCache, join, joinable
+from cairn.models.recomputing import recomputed_layers, recomputing
 from cairn.models.scoring import Scores, of_hidden, of_logits
 from cairn.models.tree import Rows, tree_batches
 from cairn.models.trees import Show, TreeReader, tree_reader
+from cairn.models.valuing import Valuing
 from cairn.models.vision.shown import Shown
 
 _PASS_COST = 512
 """What one more pass costs in training, in tokens: gradients of all weights are added up after each."""
 
+P = TypeVar("P", bound="Policy")
+
 ImageFeatures = Callable[[Sequence[ImageId]], Mapping[str, Tensor]]
 """From image ids, in the order of their placeholders, to the model's image arguments (`pixel_values`, …)."""
-
-
-@runtime_checkable
-class Valuing(Protocol):
-    """A model that knows how to say values in the place of logits."""
-
-    def become_critic(self) -> None:
-        """One logit after each token from now on, 0 at first."""
-        ...
 
 
 class Policy:
@@ -73,8 +68,10 @@ class Policy:
         self._image_features = image_features
         self._eyes = eyes
         self._looking: Looking | None = None  # while several passes share what was seen
-        self._autocast = autocast
+        self.autocast = autocast
+        self._sharing = sharing
         self._forbidden = torch.tensor(sorted(forbidden_ids), dtype=torch.long, device=model.device)
+        self._recomputed = recomputed_layers(model)
         self._several_passes = image_features is None and self._cache_is_joinable()
         self._trees = tree_reader(model, sharing=sharing) if image_features is None else None
 
@@ -82,6 +79,11 @@ class Policy:
     def packs(self) -> bool:
         """Whether what sequences begin with in common is computed once wherever it ends; else prompts alone are."""
         return self._trees is not None
+
+    @property
+    def mask(self) -> str | None:
+        """How attention is told of a tree: in "blocks" it is FlexAttention that is; None where there are no trees."""
+        return None if self._trees is None else self._trees.mask
 
     @property
     def vocabulary(self) -> int:
@@ -96,17 +98,20 @@ class Policy:
     def copy(self, *, dtype: torch.dtype | None = None) -> "Policy":
         """A policy with weights of its own, without gradient: for an engine, or as a reference to stay close to.
 
-        With `dtype` all its weights are of that type and it computes in it.
+        With `dtype` all its weights are of that type and it computes in it. Adapters become part of its weights.
         """
-        model = copy.deepcopy(self.model).requires_grad_(requires_grad=False)
-        if dtype is not None:
-            nn.Module.to(model, dtype=dtype)
-        return Policy(
+        autocast = self.autocast if dtype is None else None
+        return self.like(Policy, plain_copy(self.model, dtype=dtype), autocast=autocast)
+
+    def like(self, kind: type[P], model: PreTrainedModel, *, autocast: torch.dtype | None) -> P:
+        """A policy of another `kind` around another model of the same class, in all else like this one."""
+        return kind(
             model=model,
             forbidden_ids=frozenset(self._forbidden.tolist()),
             image_features=self._image_features,
             eyes=self._eyes,
-            autocast=self._autocast if dtype is None else None,
+            autocast=autocast,
+            sharing=self._sharing,
         )
 
     def become_critic(self) -> "Policy":
@@ -184,7 +189,8 @@ class Policy:
         with self._precision():  # around both passes, so that weights are rounded once for the two
             if self._eyes is not None and any((answer == self._eyes.placeholder_id).any() for answer in answers):
                 return self._read_whole(prompts, ids)
-            if self._several_passes and len(distinct(prompts)[0]) == len(prompts):
+            whole = self._keeps_no_cache or (self._several_passes and len(distinct(prompts)[0]) == len(prompts))
+            if whole:
                 return self._read_whole(prompts, ids)
             prefix = self.prefill(prompts)
             first = prefix.logits[:, None]
@@ -312,7 +318,7 @@ class Policy:
             read.append(logits)
         order = [i for part in parts for i in part]
         back = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=self.device)
-        return read[0] if len(read) == 1 else torch.cat(read).index_select(0, back)
+        return torch.cat(read).index_select(0, back)
 
     def _seen(self, images: Sequence[ImageId], known: dict[ImageId, Features] | None) -> Mapping[ImageId, Features]:
         """What each of these images is to the model, looked at once; empty without eyes."""
@@ -360,14 +366,24 @@ class Policy:
                 attention_mask=mask,
                 position_ids=positions,
                 past_key_values=cache,
-                use_cache=True,
+                use_cache=not self._keeps_no_cache,
                 logits_to_keep=keep,
                 **images,
             )
         return self._allowed(out.logits), out.past_key_values
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, self._autocast or torch.bfloat16, enabled=self._autocast is not None)
+    @property
+    def _keeps_no_cache(self) -> bool:
+        """Layers that are computed again would fill a cache twice."""
+        return bool(self._recomputed) and torch.is_grad_enabled()
+
+    @contextmanager
+    def _precision(self) -> Generator[None]:
+        """In which type passes are computed, and what they keep for their gradients."""
+        enabled = self.autocast is not None
+        autocast = torch.autocast(self.device.type, self.autocast or torch.bfloat16, enabled=enabled)
+        with autocast, recomputing(self._recomputed):
+            yield
 
     @torch.no_grad()
     def _cache_is_joinable(self) -> bool:

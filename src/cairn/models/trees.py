@@ -1,14 +1,16 @@
 """Reading token trees with a model: one pass in which every token attends to its ancestors alone."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedModel
 
+from cairn.models.attention import BLOCK, TREE_ATTENTION, flex_works, tree_blocks
 from cairn.models.tree import Rows, TokenTree, packed, token_trees
 
 _LEAST_WIDTH = 128
@@ -19,6 +21,10 @@ _CLOSE_IN_HALF = 3e-2
 """By how much of the largest logit a tree may differ from its sequences read one by one."""
 
 
+Mask = Literal["blocks", "boolean", "additive"]
+"""How a model is told what each place sees: by the tree's blocks (FlexAttention), by a square of truth values, or by
+one that it adds to the scores of attention."""
+
 Show = Callable[[Rows], tuple[Tensor, Tensor, Mapping[str, object]]]
 """From rows of trees to ids, positions and the model's image arguments."""
 
@@ -26,14 +32,14 @@ Show = Callable[[Rows], tuple[Tensor, Tensor, Mapping[str, object]]]
 class TreeReader:
     """The hidden states of sequences, with what they begin with in common computed once."""
 
-    def __init__(self, *, model: PreTrainedModel, head: nn.Module, additive: bool, sharing: bool = True) -> None:
-        """`head` makes logits of hidden states; `additive`: the model adds its mask to the scores of attention.
+    def __init__(self, *, model: PreTrainedModel, head: nn.Module, mask: Mask, sharing: bool = True) -> None:
+        """`head` makes logits of hidden states.
 
         Without `sharing` every sequence is read for itself, still packed without padding.
         """
         self.head = head
+        self.mask: Mask = mask
         self._model = model
-        self._additive = additive
         self._sharing = sharing
 
     @property
@@ -53,21 +59,29 @@ class TreeReader:
         Where `sequences` stand for more than ids, `show` makes what the model reads of their rows.
         """
         trees = token_trees(sequences) if self._sharing else _alone(sequences)
-        rows = packed(trees, width=_LEAST_WIDTH)
+        rows = packed(trees, width=self._width(trees))
         device = self._model.device
-        ids, positions, ends = (torch.from_numpy(a).to(device) for a in (rows.ids, rows.positions, rows.ends))
+        ids, positions = (torch.from_numpy(a).to(device) for a in (rows.ids, rows.positions))
         images: Mapping[str, object] = {}
         if show is not None:
             ids, positions, images = show(rows)
         states = self._model.base_model(
-            input_ids=ids, attention_mask=self._mask(ends), position_ids=positions, use_cache=False, **images
+            input_ids=ids, attention_mask=self._seen(rows.ends), position_ids=positions, use_cache=False, **images
         ).last_hidden_state
         places = np.concatenate([path[at] for path, at in zip(rows.paths, wanted, strict=True)])
         return states.flatten(0, 1).index_select(0, torch.from_numpy(places).to(device)), sum(len(t) for t in trees)
 
-    def _mask(self, ends: Int64[Tensor, "R W"]) -> Tensor:
-        seen = visible(ends)[:, None]
-        if not self._additive:
+    def _width(self, trees: Sequence[TokenTree]) -> int:
+        """Of the rows: a multiple of the blocks, where there are blocks."""
+        if self.mask != "blocks":
+            return _LEAST_WIDTH
+        return -(-max(len(tree) for tree in trees) // BLOCK) * BLOCK
+
+    def _seen(self, ends: Int64[np.ndarray, "R W"]) -> Tensor | BlockMask:
+        if self.mask == "blocks":
+            return tree_blocks(ends, self._model.device)
+        seen = visible(torch.from_numpy(ends).to(self._model.device))[:, None]
+        if self.mask == "boolean":
             return seen
         least = torch.finfo(self._model.dtype).min
         return torch.zeros(seen.shape, dtype=self._model.dtype, device=seen.device).masked_fill_(~seen, least)
@@ -99,10 +113,18 @@ def tree_reader(model: PreTrainedModel, *, sharing: bool = True) -> TreeReader |
     head = model.get_output_embeddings()
     if head is None or model.config.get_text_config().to_dict().get("sliding_window"):
         return None
-    for additive in (False, True):
-        if _agrees(TreeReader(model=model, head=head, additive=additive), model):
-            return TreeReader(model=model, head=head, additive=additive, sharing=sharing)
+    for mask in _masks(model):
+        if _agrees(TreeReader(model=model, head=head, mask=mask), model):
+            return TreeReader(model=model, head=head, mask=mask, sharing=sharing)
     return None
+
+
+def _masks(model: PreTrainedModel) -> tuple[Mask, ...]:
+    """What may be tried, the best first."""
+    named = getattr(model.config.get_text_config(), "_attn_implementation", None)
+    if named == TREE_ATTENTION and flex_works(model.device, model.dtype):
+        return "blocks", "boolean", "additive"
+    return "boolean", "additive"
 
 
 def _agrees(reader: TreeReader, model: PreTrainedModel) -> bool:

@@ -28,7 +28,7 @@ def write_directory(path: Path, fill: Callable[[Path], None]) -> None:
 
 def _write(path: Path, fill: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh, old = path.with_name(f"{path.name}.new"), _old(path)
+    fresh, old = fresh_directory(path), _old(path)
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     try:
@@ -42,6 +42,11 @@ def _write(path: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
     _sync_one(path.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def fresh_directory(path: Path) -> Path:
+    """Where `write_directory` has it filled."""
+    return path.with_name(f"{path.name}.new")
 
 
 def existing(path: Path) -> Path:

@@ -1,7 +1,7 @@
 """From samples to what one forward pass takes: a prompt, an answer, and what each answer token is worth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from cairn.data.trajectory import Prompt
 class Example:
     """A sample, cut where the policy began to answer and ended with the last token it sampled."""
 
-    index: int  # in the batch
+    index: int  # in the batch; below 0 where it is computed for company alone
     prompt: Prompt
     answer: Int32[np.ndarray, " A"]  # sampled tokens, and context between them where turns were merged
     sampled: Int64[np.ndarray, " T"]  # where in `answer` the sampled tokens are
@@ -27,6 +27,16 @@ class Example:
     weights: Float32[np.ndarray, " T"]
     values: Float32[np.ndarray, " T"]  # of a critic before the update; 0 without one
     returns: Float32[np.ndarray, " T"]
+
+    @property
+    def idle(self) -> bool:
+        """Whether it counts for nothing."""
+        return self.index < 0
+
+    def as_idle(self) -> "Example":
+        """The same, worth nothing: for a rank that must compute along with others and has nothing left to do."""
+        none = np.zeros_like(self.weights)
+        return replace(self, index=-1 - self.index, positive=none, negative=none, weights=none)
 
 
 def example(index: int, credited: CreditedSample) -> Example:

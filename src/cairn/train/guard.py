@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float32
 
 from cairn.data.ids import ImageId, PolicyVersion
 from cairn.data.sample import Batch, Sample
 from cairn.errors import InvariantError
 from cairn.train.examples import Example
+from cairn.train.ranks import Ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,16 @@ class Agreement:
     def worst(self) -> float:
         """Largest absolute difference."""
         return self._worst
+
+    def join(self, ranks: Ranks) -> None:
+        """Take in what the other ranks have found."""
+        own = torch.tensor([self._sum, self._count, self._worst], dtype=torch.float64)
+        found = ranks.gathered(own)
+        worst = int(found[:, 2].argmax())
+        if worst != ranks.rank and float(found[worst, 2]) > self._worst:
+            self._where = f"a sample that rank {worst} computed"
+        self._sum, self._count = float(found[:, 0].sum()), int(found[:, 1].sum())
+        self._worst = float(found[worst, 2])
 
     def verify(self) -> None:
         """Raise `InvariantError` where a bound is passed."""

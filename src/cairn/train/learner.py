@@ -5,15 +5,13 @@ neither micro-batches nor the sharing of prompts can change what is computed, bu
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float32
 from torch import Tensor
 
 from cairn.algo import losses
@@ -24,13 +22,16 @@ from cairn.models.memory import release_memory
 from cairn.models.policy import Policy
 from cairn.models.scoring import Scores
 from cairn.ports import LearnerStep
-from cairn.train import state
+from cairn.train import shards, state
 from cairn.train.critic import Critic, CriticSettings, explained
 from cairn.train.examples import Example, Tokens, example, tokens, uncredited
 from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape, check_vocabulary
 from cairn.train.objective import Objective, correction_weights, divergence, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
+from cairn.train.parts import appraisal, from_all, own_parts
 from cairn.train.preference import PreferenceObjective, Sides, cost_and_slopes, sides_of
+from cairn.train.ranks import Alone, Group, Ranks
+from cairn.train.reference import Following, Reference
 from cairn.train.refused import keep_refused
 from cairn.train.survey import Survey
 
@@ -43,6 +44,7 @@ class Settings:
     improvement: Optimisation
     objective: Objective = field(default_factory=Objective)
     preference: PreferenceObjective = field(default_factory=PreferenceObjective)
+    following: Following = field(default_factory=Following)  # of the policy that both hold on to
     critic: CriticSettings | None = None  # None: no critic
     bounds: Bounds = field(default_factory=Bounds)
     max_tokens: int = 2048  # of one forward pass: memory grows with it, results do not change
@@ -67,15 +69,21 @@ class GradientLearner:
         settings: Settings,
         save_processor: Callable[[Path], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        ranks: Ranks | None = None,
     ) -> None:
-        """Start at version 0. `save_processor` writes the tokenizer or processor beside a saved model."""
+        """Start at version 0. `save_processor` writes the tokenizer or processor beside a saved model.
+
+        With `ranks` every one of them is asked for the same, with the same batches, and computes its part of them; the
+        policy is a sharded one.
+        """
         self._policy = policy
+        self._ranks = ranks or Alone()
         self._settings = settings
         self._save_processor = save_processor
         self._clock = clock
         self._version = PolicyVersion(0)
         self._optimisers: dict[state.Phase, Optimiser] = {}
-        self._reference: Policy | None = None
+        self._reference: Reference | None = None
         self._critic: Critic | None = None
         self._found: dict[int, Tensor] = {}  # log-probabilities before an update's first step, by example
 
@@ -87,6 +95,11 @@ class GradientLearner:
     def policy(self) -> Policy:
         """What is trained: the same object for the learner's whole life."""
         return self._policy
+
+    @property
+    def moment_bytes(self) -> int:
+        """Memory of all that optimisers keep between updates."""
+        return sum(t.numel() * t.element_size() for o in self._optimisers.values() for _, t in o.tensors())
 
     def imitate(self, batch: Batch) -> LearnerStep:
         with self._refusing(batch.samples):
@@ -120,8 +133,9 @@ class GradientLearner:
             scores = self._score(self._policy, part, temperature=1.0)
             loss = losses.likelihood(scores.chosen, own.weights).sum()
             loss.backward()
-            survey.loss += _finite(loss)
+            survey.loss += float(loss.detach())
             survey.add(part, own, scores)
+        survey.join(self._ranks)
         norm, rate = self._optimiser("imitate").step()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
@@ -141,9 +155,10 @@ class GradientLearner:
                 ends = np.cumsum([e.sampled.shape[0] for e in part])[:-1].tolist()
                 found = divergence(objective, now, before).cpu().tensor_split(ends)
                 divergences |= {e.index: own for e, own in zip(part, found, strict=True)}
+            divergences = from_all(divergences, examples, self._ranks)
         critic = self._held_critic()
         values = critic.values(examples) if critic is not None else {}
-        return [_appraisal(s, i, divergences, values) for i, s in enumerate(batch.samples)]
+        return [appraisal(s, i, divergences, values) for i, s in enumerate(batch.samples)]
 
     def _improve(self, batch: Batch) -> LearnerStep:
         started = self._clock()
@@ -162,6 +177,8 @@ class GradientLearner:
             with torch.no_grad():
                 for part in self._parts(examples):
                     self._loss(part, before)
+            before.join(self._ranks)
+            self._found = from_all(self._found, examples, self._ranks)
             before.agreement.verify()
         norm = rate = missed = 0.0
         parts = self._settings.objective.minibatches
@@ -173,13 +190,16 @@ class GradientLearner:
                     if not waits:
                         loss.backward()
             if during is before:
+                before.join(self._ranks)
                 before.agreement.verify()
             if critic is not None:
                 missed += critic.learn(minibatch, scale=parts)
                 critic.optimiser.step()
             if not waits:
                 norm, rate = self._optimiser("improve").step()
+        during.join(self._ranks)
         during.loss /= self._settings.objective.epochs
+        self._follow()
         step = self._finish(started, before, during, norm=norm, rate=rate)
         return replace(step, value_loss=missed / self._settings.objective.epochs, explained=explained(batch))
 
@@ -189,6 +209,7 @@ class GradientLearner:
         check_sampled(sides.batch, version=self._version, foreign=self._settings.foreign)
         survey = self._survey()
         gains = self._gains(sides.examples, self._held_reference(), survey)
+        survey.join(self._ranks)
         survey.agreement.verify()
         objective = self._settings.preference
         baseline = 0.0
@@ -199,14 +220,17 @@ class GradientLearner:
         for part in self._parts(sides.examples):
             scores = self._score(self._policy, part, temperature=self._settings.objective.temperature)
             own = tokens(part, self._policy.device)
-            (worth[[e.index for e in part]][own.sequence] * scores.chosen).sum().backward()
+            of = [0.0 if e.idle else 1.0 for e in part]
+            slope = worth[[max(0, e.index) for e in part]] * torch.tensor(of, device=worth.device)
+            (slope[own.sequence] * scores.chosen).sum().backward()
         norm, rate = self._optimiser("improve").step()
+        self._follow()
         return self._finish(started, survey, survey, norm=norm, rate=rate)
 
     @torch.no_grad()
-    def _gains(self, examples: Sequence[Example], reference: Policy, survey: Survey | None) -> list[float]:
+    def _gains(self, examples: Sequence[Example], reference: Reference, survey: Survey | None) -> list[float]:
         """By how much each answer is likelier than under `reference`, in nats."""
-        found: dict[int, float] = {}
+        found: dict[int, Tensor] = {}
         temperature = self._settings.objective.temperature
         for part in self._parts(examples):
             own = tokens(part, self._policy.device)
@@ -214,20 +238,24 @@ class GradientLearner:
             before = self._score(reference, part, temperature=temperature)
             sums = torch.zeros(len(part), dtype=torch.float64, device=own.sequence.device)
             sums.index_add_(0, own.sequence, scores.chosen.double() - before.chosen.double())
-            found |= zip((e.index for e in part), sums.tolist(), strict=True)
+            found |= zip((e.index for e in part), sums[:, None], strict=True)
             if survey is not None:
                 survey.add(part, own, scores)
-        return [found[e.index] for e in examples]
+        whole = from_all(found, examples, self._ranks)
+        return [float(whole[e.index]) for e in examples]
 
     def save(self, path: Path) -> None:
-        state.save(path, self._state(), save_processor=self._save_processor)
+        if isinstance(self._ranks, Group):
+            shards.save_shards(path, self._state(), group=self._ranks, save_processor=self._save_processor)
+        else:
+            state.save(path, self._state(), save_processor=self._save_processor)
 
     def load(self, path: Path) -> None:
-        header = state.load(path, self._state(), optimiser=self._optimiser)
+        header = shards.load_shards(path, self._state(), optimiser=self._optimiser)
         self._version = PolicyVersion(header.version)
         if header.reference is not None:
-            self._reference = self._policy.copy()
-            state.load_weights(header.reference, self._reference.model)
+            self._reference = Reference(self._policy)
+            shards.load_reference(header.reference, self._reference, age=header.reference_age)
         if header.critic is not None:
             state.load_critic(header.critic, self._held_critic())
 
@@ -235,15 +263,15 @@ class GradientLearner:
         return state.LearnerState(
             version=self._version,
             model=self._policy.model,
-            reference=self._reference.model if self._reference else None,
+            reference=self._reference,
             optimisers=self._optimisers,
             critic=self._critic,
         )
 
-    def _held_reference(self) -> Policy:
+    def _held_reference(self) -> Reference:
         """The policy that is held on to: as it was when it was first asked for."""
         if self._reference is None:
-            self._reference = self._policy.copy()
+            self._reference = Reference(self._policy)
         return self._reference
 
     def _held_critic(self) -> Critic | None:
@@ -267,6 +295,7 @@ class GradientLearner:
 
     def _loss(self, part: Sequence[Example], survey: Survey) -> Tensor:
         """The summed cost of one micro-batch, measured into `survey`."""
+        survey = self._survey() if part[0].idle else survey
         objective = self._settings.objective
         own = tokens(part, self._policy.device)
         scores = self._score(self._policy, part, temperature=objective.temperature)
@@ -275,7 +304,7 @@ class GradientLearner:
         weights = correction_weights(objective, base.behaviour - own.behaviour, own.sequence)
         cost = (weights * policy_cost(objective, chosen, base)).sum()
         cost = cost + self._regularisation(part, own, scores)
-        survey.loss += _finite(cost)
+        survey.loss += float(cost.detach())
         survey.add(part, own, scores)
         with torch.no_grad():
             survey.note_ratios(chosen - base.behaviour)
@@ -294,15 +323,14 @@ class GradientLearner:
         objective = self._settings.objective
         cost = torch.zeros((), device=scores.chosen.device)
         if self._reference is not None and objective.kl_coefficient and not objective.kl_in_reward:
-            with torch.no_grad():
-                reference = self._score(self._reference, part, temperature=objective.temperature)
+            reference = self._score(self._reference, part, temperature=objective.temperature)
             apart = divergence(objective, scores.chosen, reference.chosen)
             cost = cost + objective.kl_coefficient * (own.weights * apart).sum()
         if objective.entropy_coefficient:
             cost = cost - objective.entropy_coefficient * (own.weights * scores.entropy).sum()
         return cost
 
-    def _score(self, policy: Policy, part: Sequence[Example], *, temperature: float) -> Scores:
+    def _score(self, policy: Policy | Reference, part: Sequence[Example], *, temperature: float) -> Scores:
         prompts, answers, sampled = ([e.prompt for e in part], [e.answer for e in part], [e.sampled for e in part])
         return policy.scores(prompts, answers, sampled, temperature=temperature)
 
@@ -313,13 +341,11 @@ class GradientLearner:
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
         """Micro-batches, which see each image of `examples` once: leave it to the loop's end."""
-        limit = self._settings.max_tokens
         images = [image for e in examples for image in e.prompt.images]
-        parts = self._policy.parts([e.prompt for e in examples], [e.answer for e in examples], max_tokens=limit)
+        parts = own_parts(self._policy, examples, self._ranks, max_tokens=self._settings.max_tokens)
         reference = nullcontext() if self._reference is None else self._reference.looking(images)
         with self._policy.looking(images), reference:
-            for part in parts:
-                yield [examples[i] for i in part]
+            yield from parts
 
     def _rounds(self, examples: list[Example]) -> list[list[Example]]:
         """The examples of each optimiser step, in order."""
@@ -333,6 +359,10 @@ class GradientLearner:
             parts = np.array_split(shuffled, min(objective.minibatches, len(examples)))
             rounds.extend([examples[i] for i in part] for part in parts)
         return rounds
+
+    def _follow(self) -> None:
+        if self._reference is not None:
+            self._reference.follow(self._settings.following)
 
     def _survey(self) -> Survey:
         return Survey(Agreement(version=self._version, bounds=self._settings.bounds))
@@ -362,26 +392,3 @@ class GradientLearner:
             trained_tokens=during.computed,
             seconds=self._clock() - started,
         )
-
-
-def _finite(cost: Tensor) -> float:
-    """The cost of some tokens; `InvariantError` where it is no number, before anything is learned from it."""
-    found = float(cost.detach())
-    if not isfinite(found):
-        raise InvariantError(f"the loss is {found}: a log-probability or a credit is not finite")
-    return found
-
-
-def _appraisal(
-    credited: CreditedSample,
-    index: int,
-    divergences: Mapping[int, Tensor],
-    values: Mapping[int, Float32[np.ndarray, " T"]],
-) -> Appraisal:
-    mask = credited.sample.loss_mask
-    told = [np.zeros(mask.shape, np.float32) for _ in range(2)]
-    if index in divergences:
-        told[0][mask] = divergences[index].numpy()
-    if index in values:
-        told[1][mask] = values[index]
-    return Appraisal(divergence=told[0], values=told[1])

@@ -1,6 +1,7 @@
 """What a learner's checkpoint holds: the model as `from_pretrained` reads it, and beside it safetensors and JSON only.
 
-config.json, model.safetensors, …   the model (and its processor)
+config.json, model.safetensors, …   the model (and its processor), or
+adapter_config.json, …              the adapter alone, and what it was trained on
 optimiser.safetensors               moments, by "phase/weight/moment"
 learner.json                        version and step counts
 reference/                          the policy that a KL term holds on to, where there is one
@@ -13,15 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_file, save_model
+from safetensors.torch import load_file, load_model, save_file
+from safetensors.torch import save_model as save_tensors
 from transformers import PreTrainedModel
 
 from cairn.errors import ConfigError
+from cairn.models.saving import save_model
 from cairn.train.checkpoint import existing, write_directory
 from cairn.train.critic import Critic
 from cairn.train.optimisation import Optimiser
+from cairn.train.reference import Reference
+from cairn.train.sharding import copy_whole
 
 Phase = Literal["imitate", "improve"]
 """Each has an optimiser of the policy's of its own."""
@@ -29,7 +33,7 @@ Phase = Literal["imitate", "improve"]
 PHASES: tuple[Phase, ...] = ("imitate", "improve")
 
 _REFERENCE = "reference"
-_HEADER = "learner.json"
+HEADER = "learner.json"
 _MOMENTS = "optimiser.safetensors"
 _CRITIC = "critic.safetensors"
 _CRITIC_MOMENTS = "critic-optimiser.safetensors"
@@ -41,7 +45,7 @@ class LearnerState:
 
     version: int
     model: PreTrainedModel
-    reference: PreTrainedModel | None
+    reference: Reference | None
     optimisers: Mapping[Phase, Optimiser]
     critic: Critic | None = None
 
@@ -51,7 +55,9 @@ class Header:
     """What a checkpoint says of itself."""
 
     version: int
+    steps: Mapping[Phase, int]
     reference: Path | None  # where the reference policy is
+    reference_age: int  # updates since it was the policy
     critic: "SavedCritic | None" = None
 
 
@@ -67,20 +73,17 @@ def save(path: Path, state: LearnerState, *, save_processor: Callable[[Path], No
     """Write `state` to the directory `path`, all of it or nothing."""
 
     def fill(fresh: Path) -> None:
-        state.model.save_pretrained(fresh)
+        save_model(state.model, fresh)
         if save_processor is not None:
             save_processor(fresh)
         if state.reference is not None:
-            state.reference.save_pretrained(fresh / _REFERENCE)
+            state.reference.save(fresh / _REFERENCE)
         moments = {f"{phase}/{n}": t for phase, o in state.optimisers.items() for n, t in o.tensors()}
         save_file(moments, fresh / _MOMENTS)
-        steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
-        header: dict[str, object] = {"version": state.version, "steps": steps}
         if state.critic is not None:
-            save_model(state.critic.policy.model, str(fresh / _CRITIC))
+            save_tensors(state.critic.policy.model, str(fresh / _CRITIC))
             save_file(dict(state.critic.optimiser.tensors()), fresh / _CRITIC_MOMENTS)
-            header["critic"] = state.critic.optimiser.steps
-        (fresh / _HEADER).write_text(json.dumps(header, indent=2), encoding="utf-8")
+        write_header(fresh, state)
 
     write_directory(path, fill)
 
@@ -89,20 +92,16 @@ def load(path: Path, state: LearnerState, *, optimiser: Callable[[Phase], Optimi
     """Put the checkpoint's weights into `state.model` and its moments into `optimiser(phase)`, or a `ConfigError`."""
     found = existing(path)
     try:
-        header = json.loads((found / _HEADER).read_text(encoding="utf-8"))
+        header = header_of(found)
         moments = load_file(found / _MOMENTS)
-        steps: dict[Phase, int] = {phase: int(header["steps"][phase]) for phase in PHASES if phase in header["steps"]}
-        version = int(header["version"])
-        critic = SavedCritic(folder=found, steps=int(header["critic"])) if "critic" in header else None
-        load_weights(found, state.model)
+        copy_whole(found, state.model)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ConfigError(f"{found} is damaged, or holds no learner's checkpoint: {error}") from error
-    for phase, count in steps.items():
+    for phase, count in header.steps.items():
         prefix = f"{phase}/"
         own = {k.removeprefix(prefix): t for k, t in moments.items() if k.startswith(prefix)}
         optimiser(phase).restore(own, steps=count)
-    reference = found / _REFERENCE
-    return Header(version=version, reference=reference if reference.is_dir() else None, critic=critic)
+    return header
 
 
 def load_critic(saved: SavedCritic, critic: Critic | None) -> None:
@@ -117,8 +116,24 @@ def load_critic(saved: SavedCritic, critic: Critic | None) -> None:
     critic.optimiser.restore(moments, steps=saved.steps)
 
 
-@torch.no_grad()
-def load_weights(path: Path, model: PreTrainedModel) -> None:
-    """Copy the weights of a saved model of the same class into `model`."""
-    saved = type(model).from_pretrained(path, dtype=model.dtype)
-    model.load_state_dict(saved.state_dict())
+def write_header(folder: Path, state: LearnerState) -> None:
+    """Version and step counts."""
+    steps = {phase: optimiser.steps for phase, optimiser in state.optimisers.items()}
+    age = state.reference.age if state.reference else 0
+    header: dict[str, object] = {"version": state.version, "steps": steps, "reference_age": age}
+    if state.critic is not None:
+        header["critic"] = state.critic.optimiser.steps
+    (folder / HEADER).write_text(json.dumps(header, indent=2), encoding="utf-8")
+
+
+def header_of(folder: Path) -> Header:
+    """What a checkpoint says of itself; raises `OSError`, `ValueError`, `KeyError` or `TypeError` where it does not."""
+    told = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+    reference = folder / _REFERENCE
+    return Header(
+        version=int(told["version"]),
+        steps={phase: int(told["steps"][phase]) for phase in PHASES if phase in told["steps"]},
+        reference=reference if reference.is_dir() else None,
+        reference_age=int(told.get("reference_age", 0)),
+        critic=SavedCritic(folder=folder, steps=int(told["critic"])) if "critic" in told else None,
+    )

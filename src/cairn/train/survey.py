@@ -1,15 +1,17 @@
 """What is measured while a batch is computed."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from cairn.algo import kl
-from cairn.algo.corrections import effective_size
+from cairn.errors import InvariantError
 from cairn.models.scoring import Scores
 from cairn.train.examples import Example, Tokens
 from cairn.train.guard import Agreement
+from cairn.train.ranks import Ranks
 
 
 class Survey:
@@ -25,9 +27,33 @@ class Survey:
         self._kl = 0.0
         self._clipped = 0
         self._sampled = 0
-        self._corrections: list[Tensor] = []
+        self._corrected = 0
+        self._corrections = 0.0  # sum of weights
+        self._squares = 0.0  # sum of their squares
         self._ratios = torch.zeros(2, dtype=torch.float64)  # sums of the ratio and of its square
         self._compared = 0
+        self._joined = False
+
+    def join(self, ranks: Ranks) -> None:
+        """Take in what the other ranks have measured, once all of them are done.
+
+        An `InvariantError`, on all of them, where the loss is no number.
+        """
+        if self._joined:
+            return
+        self._joined = True
+        own = (self.loss, self.computed, self._weight, self._entropy, self._kl, self._clipped, self._sampled)
+        weights = (self._corrected, self._corrections, self._squares)
+        measured = torch.tensor([*own, *weights, self._compared], dtype=torch.float64)
+        found = ranks.total(torch.cat([measured, self._ratios])).tolist()
+        self.loss, computed, self._weight, self._entropy, self._kl, clipped, sampled = found[:7]
+        corrected, self._corrections, self._squares, compared, *ratios = found[7:]
+        self.computed, self._clipped, self._sampled = int(computed), int(clipped), int(sampled)
+        self._corrected, self._compared = int(corrected), int(compared)
+        self._ratios = torch.tensor(ratios, dtype=torch.float64)
+        if not isfinite(self.loss):
+            raise InvariantError(f"the loss is {self.loss}: a log-probability or a credit is not finite")
+        self.agreement.join(ranks)
 
     @property
     def entropy(self) -> float:
@@ -47,10 +73,9 @@ class Survey:
     @property
     def effective(self) -> float:
         """As which share of its tokens the corrected batch counts: (sum w)^2 / (n sum w^2), 1 without a correction."""
-        if not self._corrections:
+        if not self._corrected:
             return 1.0
-        weights = torch.cat(self._corrections)
-        return effective_size(weights) / weights.shape[0]
+        return self._corrections**2 / (self._corrected * self._squares) if self._squares else 0.0
 
     @property
     def ratio_mean(self) -> float:
@@ -66,7 +91,9 @@ class Survey:
 
     @torch.no_grad()
     def add(self, examples: Sequence[Example], tokens: Tokens, scores: Scores) -> None:
-        """Note the tokens of `examples`."""
+        """Note the tokens of `examples`, unless they are computed for company."""
+        if examples[0].idle:
+            return
         chosen = scores.chosen.detach()
         self._weight += float(tokens.weights.sum())
         self._entropy += float((scores.entropy.detach() * tokens.weights).sum())
@@ -89,4 +116,6 @@ class Survey:
 
     def note_weights(self, weights: Tensor) -> None:
         """Count what tokens' costs were multiplied with."""
-        self._corrections.append(weights)
+        self._corrected += weights.shape[0]
+        self._corrections += float(weights.double().sum())
+        self._squares += float(weights.double().square().sum())
