@@ -93,6 +93,16 @@ def test_known_keys_are_the_leaves() -> None:
             ["reinforcement.kl=0.1", "reinforcement.reference_every=9", "reinforcement.reference_ema=0.9"],
             "reinforcement.reference_ema and reinforcement.reference_every exclude each other",
         ),
+        (["adaptive.tau_low=0.9", "adaptive.tau_high=0.1"], "adaptive.tau_low must not be above adaptive.tau_high"),
+        (["adaptive.threshold=2"], "adaptive.threshold = 2.0 leaves no pivot"),
+        (["tracks.shrink_above=0.5"], 'tracks.shrink_above is of reinforcement.scheduler = "tasks", not "variance"'),
+        (["tracks.cool_down_after=2"], 'tracks.cool_down_after is of reinforcement.scheduler = "tasks"'),
+        (["adaptive.weighted=true"], 'adaptive.weighted is of reinforcement.scheduler = "pivots"'),
+        (
+            ["reinforcement.scheduler=pivots", "tracks.per_template=1", "replay.capacity=8"],
+            "needs replay.capacity = 0",
+        ),
+        (["replay.first=true"], "replay.trigger and replay.first need replay.capacity"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(overrides: list[str], said: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Which keys of `[reinforcement]` go together."""
+"""Which keys of `[reinforcement]` and of what it learns from go together."""
 
 from cairn.config.stored import StoredOptions
-from cairn.config.tables import CriticOptions, ReinforcementOptions
+from cairn.config.tables import AdaptiveTable, CriticOptions, ReinforcementOptions, ReplayTable, TrackOptions
 
 
 def check_estimation(options: ReinforcementOptions) -> None:
@@ -20,6 +20,26 @@ def check_stored(options: ReinforcementOptions, stored: StoredOptions) -> None:
             'reinforcement.scheduler = "stored" needs reinforcement.loss = "dpo", "ipo" or "kto", or '
             'reinforcement.estimator = "rft": the other methods need answers of the policy itself'
         )
+
+
+def check_starts(scheduler: str, tracks: TrackOptions, adaptive: AdaptiveTable, replay: ReplayTable) -> None:
+    """Raise a `ValueError` where what is learned from, and how far, cannot be as the keys say."""
+    if adaptive.tau_low > adaptive.tau_high:
+        low, high = adaptive.tau_low, adaptive.tau_high
+        raise ValueError(f"adaptive.tau_low must not be above adaptive.tau_high; got {low} and {high}")
+    if adaptive.signal == "disagreement" and adaptive.threshold is not None and adaptive.threshold >= 1:
+        raise ValueError(f"adaptive.threshold = {adaptive.threshold} leaves no pivot: disagreement is at most 1")
+    for key, wanted, of in (
+        ("tracks.shrink_above", tracks.shrink_above is not None, "tasks"),
+        ("tracks.cool_down_after", tracks.cool_down_after is not None, "tasks"),
+        ("adaptive.weighted", adaptive.weighted, "pivots"),
+    ):
+        if wanted and scheduler != of:
+            raise ValueError(f'{key} is of reinforcement.scheduler = "{of}", not "{scheduler}"')
+    if replay.capacity and scheduler == "pivots":
+        raise ValueError('reinforcement.scheduler = "pivots" needs replay.capacity = 0: single answers replay nothing')
+    if not replay.capacity and replay != ReplayTable():
+        raise ValueError("replay.trigger and replay.first need replay.capacity >= 1")
 
 
 def _check_own_keys(options: ReinforcementOptions, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Self, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from cairn.config.consistency import check_estimation, check_stored
+from cairn.config.consistency import check_estimation, check_starts, check_stored
 from cairn.config.presets import resolved
 from cairn.config.reachable import check_reachable
 from cairn.config.recorded import RecordedOptions
@@ -71,6 +71,7 @@ class RunConfig(Table):
             raise ValueError(f'reinforcement.scheduler = "{scheduler}" needs snapshots.store, such as "auto"')
         if self.adaptive.lenient and self.snapshots.store == "none":
             raise ValueError('adaptive.lenient needs snapshots.store, such as "auto"')
+        check_starts(scheduler, self.tracks, self.adaptive, self.replay)
         check_stored(self.reinforcement, self.stored)
         if self.offline:
             self._check_offline()
