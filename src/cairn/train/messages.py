@@ -75,7 +75,8 @@ def unpack(data: bytes) -> Parcel:
     if header["sides"] is not None:
         return Parcel(batch=None, pairs=tuple(_pairs(samples, header["sides"])), images=images)
     credited = (
-        CreditedSample(sample=sample, **{name: parts[name][i] for name in _CREDIT}) for i, sample in enumerate(samples)
+        CreditedSample(sample=sample, positive=positive, negative=negative, weights=weights)
+        for sample, positive, negative, weights in zip(samples, *(parts[name] for name in _CREDIT), strict=True)
     )
     return Parcel(batch=Batch(samples=tuple(credited)), pairs=(), images=images)
 
