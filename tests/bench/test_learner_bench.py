@@ -61,5 +61,6 @@ def test_what_trl_says_is_an_error_with_its_words(options: LearnerBenchOptions, 
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\nread line\necho \'{"error": "no such model"}\'\n')
     python.chmod(0o755)
+    assert options.model is not None
     with pytest.raises(SetupError, match="no such model"):
         TrlTrainer(python=python, model=options.model, learning_rate=1e-6, threads=1)

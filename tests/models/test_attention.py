@@ -73,9 +73,9 @@ def test_flex_attention_computes_what_masked_attention_does_and_its_gradients() 
     random = torch.Generator().manual_seed(0)
     shape = (ends.shape[0], 4, ends.shape[1], 16)
     inputs = [torch.randn(shape, generator=random)[:, :heads].requires_grad_() for heads in (4, 2, 2)]
-    ours = flex(*inputs, blocks, None)
-    mine = torch.autograd.grad(ours.square().sum(), inputs)
     query, key, value = inputs
+    ours = flex(query, key, value, blocks, None)
+    mine = torch.autograd.grad(ours.square().sum(), inputs)
     theirs = scaled_dot_product_attention(query, key, value, attn_mask=dense(blocks), enable_gqa=True)
     expected = torch.autograd.grad(theirs.square().sum(), inputs)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
@@ -127,6 +127,8 @@ def test_without_a_gpu_a_model_of_this_attention_is_told_by_a_square_mask() -> N
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_flex_attention_is_chosen() -> None:
-    found = tree_reader(cast("PreTrainedModel", llama().to("cuda")))
+    model = llama()
+    torch.nn.Module.to(model, "cuda")
+    found = tree_reader(model)
     assert found is not None
     assert found.mask == "blocks"

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -150,7 +150,7 @@ def refused(name: str, trained: LeadingLearner, folder: Path) -> None:
 
 
 @contextmanager
-def unmoved(trained: Policy, told: Path) -> Iterator[None]:
+def unmoved(trained: Policy, told: Path) -> Generator[None]:
     """Write down why a step was refused, which must leave this rank's weights as they are."""
     before = [own_slice(weight).detach().clone() for weight in trained.model.parameters()]
     try:
@@ -168,7 +168,7 @@ def keep(folder: Path, steps: list[LearnerStep], trained: LeadingLearner) -> Non
 
 
 @contextmanager
-def meeting(rank: int, count: int, port: int, folder: Path) -> Iterator[Meeting]:
+def meeting(rank: int, count: int, port: int, folder: Path) -> Generator[Meeting]:
     store, port = open_store(Seat(rank=rank, count=count, port=port))
     if rank == 0:
         (folder / "port.new").write_text(str(port))
