@@ -263,7 +263,7 @@ def _load_start(text: str) -> Start:
                 history=tuple(Deed(observation=load_seen(s), action=load_tagged(a)) for s, a in history),
                 observation=load_seen(seen),
                 expert=load_tagged(expert),
-                target=load_box(target),
+                target=load_box(cast("list[float] | None", target)),
                 sub_goal=sub_goal or "",
                 thought=thought or "",
             )
