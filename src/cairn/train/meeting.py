@@ -104,7 +104,10 @@ def open_store(seat: Seat, *, patience: float = LATE) -> tuple[Store, int]:
     longest = timedelta(seconds=patience)
     with lost_rank():
         if "TORCHELASTIC_RUN_ID" in os.environ:
-            store, _, _ = next(dist.rendezvous("env://", seat.rank, seat.count, timeout=longest))
+            met = dist.rendezvous(  # pyright: ignore[reportPrivateImportUsage] - as public as the next
+                "env://", seat.rank, seat.count, timeout=longest
+            )
+            store, _, _ = next(met)
             return store, seat.port
         store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage] - it is public, says its documentation
             seat.address, seat.port, seat.count, is_master=seat.rank == 0, timeout=longest, wait_for_workers=False
