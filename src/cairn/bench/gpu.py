@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
+from transformers import LlamaConfig, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
 from cairn.bench.learner import bench_settings
@@ -30,6 +30,7 @@ from cairn.bench.seeing import Seeing
 from cairn.bench.work import Work, batch_of, measured_step, random_ids, work_on
 from cairn.data.trajectory import Prompt
 from cairn.models.attention import flex_works, register_tree_attention
+from cairn.models.loading import random_language_model
 from cairn.models.policy import Policy
 from cairn.models.trees import Mask, TreeReader
 from cairn.models.vision.tiny import TinySize
@@ -121,7 +122,7 @@ def check_attention(device: torch.device, sizes: Sizes) -> Told:
         with torch.set_grad_enabled(gradients):
             reader = TreeReader(model=model, head=head, mask=mask)
             states, _ = reader.read(sequences, [np.arange(len(one) - 1) for one in sequences])
-            wanted = torch.from_numpy(np.concatenate([one[1:] for one in sequences])).to(device)
+            wanted = torch.as_tensor(np.concatenate([one[1:] for one in sequences])).to(device)
             loss = -head(states).log_softmax(-1).gather(-1, wanted[:, None]).mean()
         if gradients:
             loss.backward()
@@ -226,9 +227,10 @@ def _told(
 
 def _about(device: torch.device) -> dict[str, str | float | None]:
     gpu = device.type == "cuda"
+    memory = torch.cuda.get_device_properties(device).total_memory if gpu else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - torch does not say
     return {
         "device": torch.cuda.get_device_name(device) if gpu else f"the CPU ({platform.machine()})",
-        "memory_gb": round(torch.cuda.get_device_properties(device).total_memory / 2**30, 1) if gpu else None,
+        "memory_gb": None if memory is None else round(cast("int", memory) / 2**30, 1),
         "capability": ".".join(map(str, torch.cuda.get_device_capability(device))) if gpu else None,
         "cuda": torch.version.cuda,
         "torch": torch.__version__,
@@ -250,9 +252,8 @@ def _model(sizes: Sizes, device: torch.device, *, layers: int | None = None) -> 
         tie_word_embeddings=True,
     )
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
-    with torch.random.fork_rng(), torch.device(kind):
-        torch.random.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation=register_tree_attention())
+    with torch.device(kind):
+        model = random_language_model(config, attention=register_tree_attention())
     return cast("PreTrainedModel", torch.nn.Module.to(model, dtype=torch.float32))
 
 

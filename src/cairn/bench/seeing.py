@@ -1,6 +1,7 @@
 """A vision-language model of a real class with random weights, and a batch of answers to one screenshot."""
 
 from pathlib import Path
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -22,6 +23,19 @@ SCREENSHOT = "one screenshot"
 _FAMILY = Family.QWEN2_5_VL
 
 
+class _TextConfig(Protocol):
+    vocab_size: int
+
+
+class _Config(Protocol):
+    """What is used of the model's configuration."""
+
+    vision_start_token_id: int
+    vision_end_token_id: int
+
+    def get_text_config(self) -> _TextConfig: ...
+
+
 class Seeing:
     """A model's directory, and all that is needed to have policies and batches of it."""
 
@@ -31,7 +45,8 @@ class Seeing:
         self._folder = folder
         self._size = size
         self._blobs: BlobStore = MemoryBlobs()
-        self._config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - partly annotated
+        self._config = cast("_Config", config)
         self._processor = VisionProcessor.load(folder, family=_FAMILY, blobs=self._blobs)
 
     @property

@@ -12,11 +12,12 @@ from typing import Literal
 import numpy as np
 import torch
 from rich.table import Table
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import LlamaConfig
 
 from cairn.bench.memory import peak_mb, reset_peak, resident_mb
 from cairn.data.sample import Batch, CreditedSample, Sample
 from cairn.models.adapters import Adaptation, adapt
+from cairn.models.loading import random_language_model
 from cairn.models.memory import limit_caches, release_memory
 from cairn.models.policy import Policy
 from cairn.models.recomputing import recompute
@@ -127,9 +128,7 @@ def _learner(shape: UpdateShape, way: Way) -> GradientLearner:
         vocab_size=shape.vocabulary,
         tie_word_embeddings=True,
     )
-    with torch.random.fork_rng():
-        torch.random.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model = random_language_model(config, attention="sdpa")
     if way.half:
         for weight in model.parameters():
             weight.data = weight.data.bfloat16()

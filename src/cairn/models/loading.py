@@ -12,7 +12,7 @@ from cairn.models.memory import limit_caches
 
 if TYPE_CHECKING:
     import torch
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedConfig, PreTrainedModel
 
 _PIXEL = "cairn_pixel"
 _WORTH_ROUNDING = 20_000_000
@@ -53,6 +53,16 @@ def load_vision_model(
     from transformers import AutoModelForImageTextToText
 
     return _load(AutoModelForImageTextToText, path, kind="vision-language model", attention=attention, dtype=dtype)
+
+
+def random_language_model(config: "PreTrainedConfig", *, attention: str) -> "PreTrainedModel":
+    """A causal language model with random weights, always the same; torch's own chance stays as it was."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.random.fork_rng():
+        torch.random.manual_seed(0)
+        return AutoModelForCausalLM.from_config(config, attn_implementation=attention)
 
 
 def _load(
