@@ -4,7 +4,7 @@ A model that is loaded with `TREE_ATTENTION` computes trees so, and anything els
 """
 
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -114,7 +114,7 @@ def _attend(  # noqa: PLR0913 - as transformers calls it
     attention_mask: Tensor | BlockMask | None,
     dropout: float = 0.0,
     scaling: float | None = None,
-    **more: object,
+    **more: Any,  # noqa: ANN401 - whatever it passes on
 ) -> tuple[Tensor, None]:
     """What transformers' attention functions are."""
     if isinstance(attention_mask, BlockMask):
