@@ -40,7 +40,7 @@ class Score:
     margin: float
 
     def __str__(self) -> str:
-        return f"{100 * self.mean:.1f} ± {100 * self.margin:.1f}"
+        return f"{100 * self.mean:.1f}" + (f" ± {100 * self.margin:.1f}" if self.margin else "")  # one seed has none
 
 
 def score_of(values: Sequence[float]) -> Score:
