@@ -134,7 +134,10 @@ async def test_whole_episodes_are_rewarded_by_their_terms_and_demonstrations_are
 
 
 async def test_a_wrong_term_stops_a_run_before_there_is_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'format' can never .* choose policy\.codec = .thinking"):
+    with pytest.raises(
+        ConfigError,
+        match=r"'format' can never .* policy\.codec has no thought before the action.* policy\.codec = .thinking",
+    ):
         await trained(recipe(tmp_path, '[reward]\npreset = "ui-r1"'), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner, Result
 
 from cairn.cli.main import app
@@ -203,6 +205,8 @@ def test_what_does_not_go_together_is_refused_before_there_is_a_directory(
 def test_a_damaged_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     (tmp_path / "model.safetensors").write_bytes(b"garbage")
+    words = Tokenizer(models.WordLevel({"a": 0, "<end>": 1}, unk_token="a"))
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>").save_pretrained(str(tmp_path))
     settings = sets(*SCRIPTED, "policy.model=path", "policy.codec=text", f"policy.path={tmp_path}")
     refused(cairn("train", "quickstart", "--out", tmp_path / "run", *settings), str(tmp_path), status=1)
 
