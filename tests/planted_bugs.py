@@ -263,8 +263,12 @@ BUGS = [
             'raise VerifierError(f"the judge {self.endpoint.model} gave',
             'return Opinion(score=0.0) or VerifierError(f"the judge {self.endpoint.model} gave',
         ),
+    ),
+    *_bugs(
+        "engines/prompt.py",
+        ("tests/engines/test_judge.py",),
         (
-            "content = _PLACE.sub(lambda place: texts[place[1]], self.user)",
+            "content = places.sub(lambda place: texts[place[1]], self.user)",
             "content = self.user.format(**texts).format(**texts)",
         ),
     ),

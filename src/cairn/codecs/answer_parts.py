@@ -50,7 +50,8 @@ def single(text: str) -> AnswerText:
     return AnswerText(text=text, shape=AnswerShape.ANSWER if alone else None)
 
 
-_NO_THOUGHT = f"<{_THINK}></{_THINK}>"
+NO_THOUGHT = f"<{_THINK}></{_THINK}>"
+"""Before an answer in tags that somebody gave who says no thoughts."""
 _TAGS = re.compile(r"</?(?:think|action|answer|tool_call)>|Action:")
 
 
@@ -60,8 +61,8 @@ def with_thought(answer: str, thought: str) -> str:
     What would be taken for a part's tag or label is left out of the thought, and it becomes one line.
     """
     said = " ".join(_TAGS.sub(" ", thought).split())
-    if answer.startswith(_NO_THOUGHT):
-        return f"<{_THINK}>{said}</{_THINK}>{answer.removeprefix(_NO_THOUGHT)}"
+    if answer.startswith(NO_THOUGHT):
+        return f"<{_THINK}>{said}</{_THINK}>{answer.removeprefix(NO_THOUGHT)}"
     return f"Thought: {said}\n{answer}" if answer.startswith("Action:") else answer
 
 

@@ -26,6 +26,7 @@ from cairn.data.action import (
     Target,
     Type,
     Wait,
+    target_of,
 )
 from cairn.data.observation import Observation
 from cairn.data.pixel_vocabulary import POINTED, Crop, PixelVocabulary, Verb
@@ -160,7 +161,7 @@ class PixelCodec:
 
     def primitive(self, action: Action, seen: Observation) -> Action:
         """Click a field before typing into it, and scroll towards what lies outside the visible part."""
-        target = _target(action)
+        target = target_of(action)
         element = seen.element(target) if isinstance(target, int) else None
         if element is None:
             return action
@@ -190,7 +191,7 @@ class PixelCodec:
             case Type(text, None):
                 yield from self._spans(goal, text)
             case _ if (verb := _verb(action)) is not None and verb in POINTED:
-                target = _target(action) or self._middle()
+                target = target_of(action) or self._middle()
                 yield from ((layout.verb_id(verb), layout.place + cell) for cell in self._cells(target, seen))
             case _ if verb is not None:
                 yield (layout.verb_id(verb),)
@@ -254,18 +255,6 @@ def _shape(raw: str, *, opens: bool, closes: bool, quoted: bool) -> int:
         raw[-1] in _STOPS,
     )
     return sum(bool(flag) << bit for bit, flag in enumerate(flags))
-
-
-def _target(action: Action) -> Target | None:
-    match action:
-        case Click(target) | DoubleClick(target) | RightClick(target) | LongPress(target) | Hover(target):
-            return target
-        case Scroll(target, _, _) | Type(_, target):
-            return target
-        case Drag(source, _):
-            return source
-        case _:
-            return None
 
 
 def _verb(action: Action) -> Verb | None:

@@ -15,15 +15,12 @@ from cairn.data.action import (
     Action,
     Click,
     DoubleClick,
-    Drag,
-    Hover,
     Invalid,
-    LongPress,
     Point,
     RightClick,
     Scroll,
-    Target,
     Type,
+    target_of,
 )
 from cairn.data.answer import AnswerShape, AnswerText
 from cairn.data.coordinates import Frame
@@ -193,7 +190,7 @@ class VisionCodec:
 
     def primitive(self, action: Action, seen: Observation) -> Action:
         """Scroll towards what lies outside the screen, and click a field before typing into it."""
-        target = _target(action)
+        target = target_of(action)
         element = None if target is None or isinstance(target, Point) else seen.element(target)
         if element is None or self._grammar.by_number:
             return action
@@ -250,15 +247,3 @@ def _spots(box: Box) -> Iterator[Point]:
             x, y = box.left + across * box.width, box.top + down * box.height
             if 0 <= x <= 1 and 0 <= y <= 1:
                 yield Point(x, y)
-
-
-def _target(action: Action) -> Target | None:
-    match action:
-        case Click(target) | DoubleClick(target) | RightClick(target) | LongPress(target) | Hover(target):
-            return target
-        case Scroll(target, _, _) | Type(_, target):
-            return target
-        case Drag(source, _):
-            return source
-        case _:
-            return None

@@ -146,3 +146,16 @@ Action = (
     Click | DoubleClick | RightClick | LongPress | Hover | Drag | Scroll | Type | Key
     | Open | Back | Home | Wait | Answer | Finish | Invalid
 )  # fmt: skip
+
+
+def target_of(action: Action) -> Target | None:
+    """Where an action is aimed, of a drag its beginning; None where it is aimed at nothing."""
+    match action:
+        case Click(target) | DoubleClick(target) | RightClick(target) | LongPress(target) | Hover(target):
+            return target
+        case Scroll(target, _, _) | Type(_, target):
+            return target
+        case Drag(source, _):
+            return source
+        case _:
+            return None

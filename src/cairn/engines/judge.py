@@ -3,54 +3,34 @@
 import hashlib
 import json
 import re
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from cairn.codecs.thinking import Message
 from cairn.engines.chat import ChatEndpoint
-from cairn.errors import ConfigError, EngineError, VerifierError
+from cairn.engines.prompt import Prompt, read_prompt, shipped_prompt
+from cairn.errors import EngineError, VerifierError
 from cairn.ports import Asked, Opinion, Question
 
-_PLACE = re.compile(r"\{(goal|said|wanted)\}")
 _TRIES = 2  # of a reply that cannot be read
 
 
-class JudgePrompt(BaseModel):
+class JudgePrompt(Prompt):
     """How a question is put, and what the highest mark is."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    system: str = Field(min_length=1)
-    user: str = Field(min_length=1)
     best: float = Field(gt=0, allow_inf_nan=False)
 
     def asked(self, question: Question) -> tuple[Message, Message]:
-        """The messages; a place inside a text that is filled in stays as it is."""
-        texts = {"goal": question.goal, "said": question.said, "wanted": question.wanted}
-        content = _PLACE.sub(lambda place: texts[place[1]], self.user)
-        return Message(role="system", content=self.system.strip()), Message(role="user", content=content.strip())
+        """The messages."""
+        return self.filled({"goal": question.goal, "said": question.said, "wanted": question.wanted})
 
 
 def load_prompt(about: Asked, path: Path | None = None) -> JudgePrompt:
     """The shipped prompt, or that in the file `path`. A `ConfigError` says what is wrong with it."""
-    source = path or Path(str(files("cairn.engines"))) / "prompts" / f"{about}.toml"
-    try:
-        prompt = JudgePrompt.model_validate(tomllib.loads(source.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(f"the judge's prompt {source}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the judge's prompt {source} is not TOML: {error}") from error
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        key = ".".join(map(str, wrong["loc"]))
-        raise ConfigError(f"the judge's prompt {source}: {key}: {wrong['msg'].lower()}") from error
-    if "{said}" not in prompt.user:
-        raise ConfigError(f"the judge's prompt {source}: user has no place {{said}} for what is to be judged")
-    return prompt
+    source = path or shipped_prompt(about)
+    return read_prompt(JudgePrompt, source, whose="judge", place="said", what="what is to be judged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,8 @@
 """Teachers of thoughts: a model behind an OpenAI-compatible URL, and one that asks nobody. Prompts are data."""
 
 import hashlib
-import re
-import tomllib
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cairn.codecs.answer_parts import tagged
 from cairn.codecs.layout import layout_text
@@ -15,48 +10,29 @@ from cairn.codecs.text import PageLimits, past_text, said_briefly
 from cairn.codecs.thinking import Message, said_action
 from cairn.data.task import Recorded
 from cairn.engines.chat import ChatEndpoint
-from cairn.errors import ConfigError
+from cairn.engines.prompt import Prompt, read_prompt, shipped_prompt
 from cairn.teacher_ports import Explanation
 
-_PLACE = re.compile(r"\{(goal|page|past)\}")
 
-
-class TeacherPrompt(BaseModel):
+class TeacherPrompt(Prompt):
     """How a teacher is asked."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    system: str = Field(min_length=1)
-    user: str = Field(min_length=1)
-
     def asked(self, start: Recorded) -> tuple[Message, Message]:
-        """The messages; a place inside a text that is filled in stays as it is."""
+        """The messages."""
         seen = start.observation
-        texts = {
-            "goal": seen.instruction(start.goal).strip(),
-            "page": layout_text(seen),
-            "past": past_text(start.history, seen, PageLimits(actions=8)),
-        }
-        content = _PLACE.sub(lambda place: texts[place[1]], self.user)
-        return Message(role="system", content=self.system.strip()), Message(role="user", content=content.strip())
+        return self.filled(
+            {
+                "goal": seen.instruction(start.goal).strip(),
+                "page": layout_text(seen),
+                "past": past_text(start.history, seen, PageLimits(actions=8)),
+            }
+        )
 
 
 def load_teacher_prompt(path: Path | None = None) -> TeacherPrompt:
     """The shipped prompt, or that in the file `path`. A `ConfigError` says what is wrong with it."""
-    source = path or Path(str(files("cairn.engines"))) / "prompts" / "teacher.toml"
-    try:
-        prompt = TeacherPrompt.model_validate(tomllib.loads(source.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(f"the teacher's prompt {source}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the teacher's prompt {source} is not TOML: {error}") from error
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        key = ".".join(map(str, wrong["loc"]))
-        raise ConfigError(f"the teacher's prompt {source}: {key}: {wrong['msg'].lower()}") from error
-    if "{page}" not in prompt.user:
-        raise ConfigError(f"the teacher's prompt {source}: user has no place {{page}} for the page")
-    return prompt
+    source = path or shipped_prompt("teacher")
+    return read_prompt(TeacherPrompt, source, whose="teacher", place="page", what="the page")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

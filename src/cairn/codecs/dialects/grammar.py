@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cairn.codecs.answer_parts import NO_THOUGHT
 from cairn.codecs.dialects.literals import Value
 from cairn.data.action import Action, Drag, FinishStatus, Invalid, Point, Scroll, Target
 from cairn.data.answer import AnswerShape, AnswerText
@@ -36,6 +37,17 @@ class Grammar:
     def shapes(self) -> frozenset[AnswerShape]:
         """The forms that are asked for, or taken without being asked for."""
         return frozenset(AnswerShape) if self.thinks else frozenset({AnswerShape.ANSWER})
+
+
+def with_bare(dialect: Grammar, *, ask: str, instead: str) -> Grammar:
+    """A dialect that thinks, with the same one without thoughts: told `instead` where this one is told `ask`."""
+
+    def say(action: Action, seen: Observation, frame: Frame) -> str | None:
+        said = dialect.say(action, seen, frame)
+        return None if said is None else said.removeprefix(NO_THOUGHT)
+
+    bare = replace(dialect, system=dialect.system.replace(ask, instead), say=say, thinks=False)
+    return replace(dialect, bare=bare)
 
 
 @dataclass(frozen=True, slots=True)

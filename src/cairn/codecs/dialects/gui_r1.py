@@ -1,8 +1,9 @@
 """GUI-R1: `<think>…</think><answer>[{'action': …, 'point': [x, y], 'input_text': …}]</answer>` (arXiv:2504.10458)."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from cairn.codecs.answer_parts import tagged
+from cairn.codecs.answer_parts import NO_THOUGHT, tagged
 from cairn.codecs.dialects import grammar
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.dialects.literals import Value, read_value
@@ -25,7 +26,6 @@ from cairn.data.action import (
     Type,
     Wait,
 )
-from cairn.data.answer import AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
@@ -33,7 +33,6 @@ _SHAPE = "answer with <think>…</think><answer>[{'action': …, 'point': [x, y]
 _NOWHERE = "[-100, -100]"
 _NOTHING = "no input text"
 
-_NO_THOUGHT = "<think></think>"
 _THINK = "First think, then\nanswer:\n<think>your thoughts</think>"
 _ACT = "Answer at\nonce:\n"
 
@@ -76,7 +75,7 @@ def say(action: Action, seen: Observation, frame: Frame) -> str | None:
         return None
     name, at, text = said
     answer = f"[{{'action': '{name}', 'point': {at}, 'input_text': {grammar.single_quoted(text)}}}]"
-    return f"{_NO_THOUGHT}<answer>{answer}</answer>"
+    return f"{NO_THOUGHT}<answer>{answer}</answer>"
 
 
 def _said(action: Action, seen: Observation, frame: Frame) -> tuple[str, str, str] | None:
@@ -145,22 +144,14 @@ _WORDED: Mapping[str, Callable[[str], Action]] = {
 }
 
 
-def _say_bare(action: Action, seen: Observation, frame: Frame) -> str | None:
-    said = say(action, seen, frame)
-    return None if said is None else said.removeprefix(_NO_THOUGHT)
-
-
-def _parts(text: str) -> AnswerText:
-    return tagged(text, action="answer")
-
-
-_READ = grammar.reading(_read, _SHAPE)
-
-GRAMMAR = Grammar(
-    system=_SYSTEM,
-    say=say,
-    read=_READ,
-    parts=_parts,
-    thinks=True,
-    bare=Grammar(system=_SYSTEM.replace(_THINK, _ACT), say=_say_bare, read=_READ, parts=_parts),
+GRAMMAR = grammar.with_bare(
+    Grammar(
+        system=_SYSTEM,
+        say=say,
+        read=grammar.reading(_read, _SHAPE),
+        parts=partial(tagged, action="answer"),
+        thinks=True,
+    ),
+    ask=_THINK,
+    instead=_ACT,
 )

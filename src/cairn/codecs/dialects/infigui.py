@@ -1,5 +1,6 @@
 """InfiGUI-R1: a thought between `<think>` tags, then a call of Qwen's phone tool (arXiv:2504.14239)."""
 
+from cairn.codecs.answer_parts import NO_THOUGHT
 from cairn.codecs.dialects import grammar, qwen_mobile
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.data.action import Action
@@ -23,7 +24,7 @@ tool call:
 def say(action: Action, seen: Observation, frame: Frame) -> str | None:
     """The call after an empty thought: experts give none."""
     call = qwen_mobile.say(action, seen, frame)
-    return None if call is None else f"<think></think>\n{call}"
+    return None if call is None else f"{NO_THOUGHT}\n{call}"
 
 
 def _read(text: str, frame: Frame) -> Action:

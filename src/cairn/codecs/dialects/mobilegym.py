@@ -5,8 +5,9 @@ thousandths of the screen.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from cairn.codecs.answer_parts import tagged
+from cairn.codecs.answer_parts import NO_THOUGHT, tagged
 from cairn.codecs.dialects import grammar
 from cairn.codecs.dialects.grammar import Grammar
 from cairn.codecs.dialects.literals import Value, read_object
@@ -28,13 +29,11 @@ from cairn.data.action import (
     Type,
     Wait,
 )
-from cairn.data.answer import AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
 _SHAPE = 'answer with <think>…</think><answer>{"action": …}</answer>'
 
-_NO_THOUGHT = "<think></think>"
 _THINK = "First think, then answer:\n<think>your thoughts</think>"
 _ACT = "Answer at once:\n"
 
@@ -60,7 +59,7 @@ _ALONE: Mapping[str, Action] = {
 def say(action: Action, seen: Observation, frame: Frame) -> str | None:
     """The answer after an empty thought: experts give none."""
     fields = _fields(action, seen, frame)
-    return None if fields is None else f"{_NO_THOUGHT}<answer>{{{fields}}}</answer>"
+    return None if fields is None else f"{NO_THOUGHT}<answer>{{{fields}}}</answer>"
 
 
 def _fields(action: Action, seen: Observation, frame: Frame) -> str | None:
@@ -146,23 +145,15 @@ _READERS: Mapping[str, Callable[[Mapping[str, Value], Frame], Action]] = {
 }
 
 
-def _say_bare(action: Action, seen: Observation, frame: Frame) -> str | None:
-    said = say(action, seen, frame)
-    return None if said is None else said.removeprefix(_NO_THOUGHT)
-
-
-def _parts(text: str) -> AnswerText:
-    return tagged(text, action="answer")
-
-
-_READ = grammar.reading(_read, _SHAPE)
-
-GRAMMAR = Grammar(
-    system=_SYSTEM,
-    say=say,
-    read=_READ,
-    parts=_parts,
-    thinks=True,
-    bare=Grammar(system=_SYSTEM.replace(_THINK, _ACT), say=_say_bare, read=_READ, parts=_parts, fills=True),
-    fills=True,
+GRAMMAR = grammar.with_bare(
+    Grammar(
+        system=_SYSTEM,
+        say=say,
+        read=grammar.reading(_read, _SHAPE),
+        parts=partial(tagged, action="answer"),
+        thinks=True,
+        fills=True,
+    ),
+    ask=_THINK,
+    instead=_ACT,
 )

@@ -5,6 +5,7 @@ A drag takes two calls in one answer, since the tool drags from where the pointe
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from cairn.codecs.answer_parts import tagged
 from cairn.codecs.dialects import grammar
@@ -28,7 +29,6 @@ from cairn.data.action import (
     Type,
     Wait,
 )
-from cairn.data.answer import AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
@@ -158,8 +158,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Value], Frame], Action]] = {
 }
 
 
-def _parts(text: str) -> AnswerText:
-    return tagged(text, action="tool_call", most=2)  # a drag has two
-
-
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(_read, _SHAPE), parts=_parts)
+GRAMMAR = Grammar(
+    system=_SYSTEM,
+    say=say,
+    read=grammar.reading(_read, _SHAPE),
+    parts=partial(tagged, action="tool_call", most=2),  # a drag has two
+)

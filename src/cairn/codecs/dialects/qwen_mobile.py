@@ -4,6 +4,7 @@ A swipe is a scroll by the way that the finger goes, from `coordinate` to `coord
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from cairn.codecs.answer_parts import tagged
 from cairn.codecs.dialects import grammar
@@ -26,7 +27,6 @@ from cairn.data.action import (
     Type,
     Wait,
 )
-from cairn.data.answer import AnswerText
 from cairn.data.coordinates import Frame
 from cairn.data.observation import Observation
 
@@ -130,8 +130,6 @@ _READERS: Mapping[str, Callable[[Mapping[str, Value], Frame], Action]] = {
 }
 
 
-def _parts(text: str) -> AnswerText:
-    return tagged(text, action="tool_call")
-
-
-GRAMMAR = Grammar(system=_SYSTEM, say=say, read=grammar.reading(read_call, _SHAPE), parts=_parts)
+GRAMMAR = Grammar(
+    system=_SYSTEM, say=say, read=grammar.reading(read_call, _SHAPE), parts=partial(tagged, action="tool_call")
+)
