@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cairn.app.run import SNAPSHOTS
 from cairn.app.stages import found
 from cairn.cli.main import app
 from cairn.cli.recipes import find, shipped
@@ -13,6 +14,7 @@ from cairn.config.recipe import load
 from cairn.loop.course import PROGRESS
 from cairn.loop.progress import Phase, read
 from cairn.models.smollm2 import smollm2_path
+from cairn.snapshots.home import Home
 from cairn.store.recorded import RecordedSet
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.enable_socket, pytest.mark.timeout(600)]
@@ -31,6 +33,7 @@ def test_a_shipped_recipe_runs_to_its_end(recipe: str, tmp_path: Path) -> None:
         progress = read(place.folder / PROGRESS)
         assert progress.phase is Phase.DONE
         assert progress.final(Phase.REINFORCE, greedy=True) is not None
+        assert not Home(folder=place.folder / SNAPSHOTS).memory.exists()  # saved states wait on disk
         if place.config.recorded.collects:
             made = RecordedSet(place.whole / "recorded").manifest
             assert 0 < made.held_out_states < made.states

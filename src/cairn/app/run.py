@@ -78,7 +78,10 @@ async def train(request: TrainRequest) -> Progress:
         course = build_course(config, parts, control=request.control, tracks=tracks)
         if request.resume:
             course.resume()
-        return await course.run()
+        progress = await course.run()
+        if isinstance(parts.environment, SnapshotEnvironment):
+            await put_to_rest(parts.environment)  # of a run that is stopped instead they wait in memory for the next
+        return progress
 
 
 @asynccontextmanager
@@ -143,7 +146,6 @@ async def _environment(
             environment, config.snapshots, home=home, blobs=run.blobs, events=events
         ) as environment_with:
             yield environment_with
-            await put_to_rest(environment_with)  # what is stopped instead is gone on with soon
         return
     try:
         yield environment

@@ -1,4 +1,4 @@
-"""Methods that only answer, compared at equal samples: what chooses the states makes the difference."""
+"""Methods that only answer, compared at equal samples; what chooses their states is the difference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
