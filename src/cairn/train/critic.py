@@ -10,12 +10,13 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from cairn.algo import losses
-from cairn.data.ids import ImageId
 from cairn.data.sample import Batch
 from cairn.errors import InvariantError
 from cairn.models.policy import Policy
-from cairn.train.examples import Example
+from cairn.train.examples import Example, by_example
 from cairn.train.optimisation import Optimisation, Optimiser
+from cairn.train.parts import own_parts
+from cairn.train.ranks import Alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +48,7 @@ class Critic:
         """What it says before each sampled token, by the examples' indices."""
         found: dict[int, Float32[np.ndarray, " T"]] = {}
         for part in self._parts(examples):
-            ends = np.cumsum([e.sampled.shape[0] for e in part])[:-1].tolist()
-            said = self._values(part).cpu().tensor_split(ends)
-            found |= {one.index: own.numpy() for one, own in zip(part, said, strict=True)}
+            found |= {one.index: own.numpy() for one, own in by_example(part, self._values(part).cpu())}
         return found
 
     def learn(self, examples: Sequence[Example], *, scale: float) -> float:
@@ -72,13 +71,8 @@ class Critic:
         return self.policy.values([e.prompt for e in part], [e.answer for e in part], [e.sampled for e in part])
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
-        images: list[ImageId] = [image for e in examples for image in e.prompt.images]
-        parts = self.policy.parts(
-            [e.prompt for e in examples], [e.answer for e in examples], max_tokens=self._max_tokens
-        )
-        with self.policy.looking(images):
-            for part in parts:
-                yield [examples[i] for i in part]
+        with self.policy.looking([image for e in examples for image in e.prompt.images]):
+            yield from own_parts(self.policy, examples, Alone(), max_tokens=self._max_tokens)
 
 
 def explained(batch: Batch) -> float:

@@ -1,6 +1,6 @@
 """From samples to what one forward pass takes: a prompt, an answer, and what each answer token is worth."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,6 +65,11 @@ def uncredited(sample: Sample, *, weight: float) -> CreditedSample:
     none = np.zeros(sample.token_ids.shape, np.float32)
     weights = np.where(sample.loss_mask, np.float32(weight), np.float32(0))
     return CreditedSample(sample=sample, positive=none, negative=none, weights=weights)
+
+
+def by_example(examples: Sequence[Example], values: Tensor) -> Iterator[tuple[Example, Tensor]]:
+    """Each example with its own of `values` [T], those of the sampled tokens of all of them, in order."""
+    return zip(examples, values.split([e.sampled.shape[0] for e in examples]), strict=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from cairn.models.scoring import Scores
 from cairn.ports import LearnerStep
 from cairn.train import shards, state
 from cairn.train.critic import Critic, CriticSettings, explained
-from cairn.train.examples import Example, Tokens, example, tokens, uncredited
+from cairn.train.examples import Example, Tokens, by_example, example, tokens, uncredited
 from cairn.train.guard import Agreement, Bounds, ImageTokens, check_sampled, check_shape, check_vocabulary
 from cairn.train.objective import Objective, correction_weights, divergence, policy_cost
 from cairn.train.optimisation import Optimisation, Optimiser
@@ -152,9 +152,8 @@ class GradientLearner:
                     self._score(one, part, temperature=objective.temperature).chosen
                     for one in (self._policy, reference)
                 )
-                ends = np.cumsum([e.sampled.shape[0] for e in part])[:-1].tolist()
-                found = divergence(objective, now, before).cpu().tensor_split(ends)
-                divergences |= {e.index: own for e, own in zip(part, found, strict=True)}
+                found = divergence(objective, now, before).cpu()
+                divergences |= {one.index: own for one, own in by_example(part, found)}
             divergences = from_all(divergences, examples, self._ranks)
         critic = self._held_critic()
         values = critic.values(examples) if critic is not None else {}
@@ -314,8 +313,7 @@ class GradientLearner:
 
     def _before(self, part: Sequence[Example], chosen: Tensor) -> Tensor:
         """What the chosen tokens' log-probabilities [T] were when this update first saw them."""
-        ends = np.cumsum([e.sampled.shape[0] for e in part])[:-1].tolist()
-        for one, now in zip(part, chosen.detach().tensor_split(ends), strict=True):
+        for one, now in by_example(part, chosen.detach()):
             self._found.setdefault(one.index, now)
         return torch.cat([self._found[one.index] for one in part])
 

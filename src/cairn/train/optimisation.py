@@ -7,11 +7,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from cairn.errors import InvariantError
 from cairn.train.compact import Compact, CompactAdamW, Group
-from cairn.train.sharding import placed_like
+from cairn.train.sharding import placed_like, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class Optimiser:
     def step(self) -> tuple[float, float]:
         """Apply the gathered gradients and clear them; the gradient's norm before clipping, and the rate used."""
         found = nn.utils.clip_grad_norm_(self._weights.values(), self._optimisation.max_grad_norm)
-        norm = float(found.full_tensor() if isinstance(found, DTensor) else found)  # of all ranks' slices
+        norm = float(whole(found))  # of all ranks' slices
         if not isfinite(norm):
             raise InvariantError(f"the gradient's norm is {norm}: a log-probability or a credit is not finite")
         rate = self._optimisation.rate(self.steps)

@@ -9,7 +9,7 @@ from torch import Tensor
 from cairn.algo import kl
 from cairn.errors import InvariantError
 from cairn.models.scoring import Scores
-from cairn.train.examples import Example, Tokens
+from cairn.train.examples import Example, Tokens, by_example
 from cairn.train.guard import Agreement
 from cairn.train.ranks import Ranks
 
@@ -100,8 +100,7 @@ class Survey:
         self._kl += float((kl.k3(chosen, tokens.behaviour) * tokens.weights).sum())
         self._sampled += chosen.shape[0]
         self.computed += scores.computed
-        ends = torch.tensor([e.sampled.shape[0] for e in examples]).cumsum(0)[:-1]
-        for example, own in zip(examples, chosen.cpu().tensor_split(ends), strict=True):
+        for example, own in by_example(examples, chosen.cpu()):
             self.agreement.add(example, own.numpy())
 
     def note_clipped(self, clipped: Tensor) -> None:
