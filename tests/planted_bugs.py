@@ -374,7 +374,7 @@ BUGS = [
     *_bugs(
         "train/learner.py",
         ("tests/train/test_critic.py", "tests/train/test_refused.py"),
-        ("and not objective.kl_in_reward:", ":"),
+        ("kl_coefficient and not objective.kl_in_reward", "kl_coefficient"),
         ("with torch.set_grad_enabled(not waits):", "if True:"),
     ),
     *_bugs(

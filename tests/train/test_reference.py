@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from cairn.data.action import Click, Point
+from cairn.data.sample import Batch
 from cairn.models.adapters import Adaptation, adapt
 from cairn.models.policy import Policy
+from cairn.models.vision.families import Family
+from cairn.train.guard import Bounds
 from cairn.train.learner import GradientLearner
 from cairn.train.objective import Objective
 from cairn.train.reference import Following, Reference
-from tiny_policy import batch, policy
+from tiny_policy import batch, credited, policy
+from tiny_vision import answered, mind, screen
 from train.test_learner import SETTINGS, assert_same, learner, weights
 
 BOTH = pytest.mark.parametrize("adapted", [False, True])
@@ -103,3 +108,30 @@ def test_the_reference_follows_after_every_update_of_reinforcement_and_none_of_i
     named = [expected[name] for name, _ in trained.policy.model.named_parameters()]
     for own, wanted in zip(held, named, strict=True):
         torch.testing.assert_close(own, wanted, atol=1e-6, rtol=1e-5)
+
+
+def test_a_reference_looks_at_images_only_where_its_scores_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = mind(Family.QWEN2_5_VL)
+    prompt = answered(own, [], screen(1), Click(target=Point(x=0.3, y=0.4))).prompt
+    data = Batch(samples=tuple(credited(prompt, [50 + i, 60], credit=i - 0.5) for i in range(2)))
+    settings = replace(
+        SETTINGS,
+        objective=Objective(kl_coefficient=0.1),
+        bounds=Bounds(mean=99, token=99),
+        placeholder_id=own.eyes.placeholder_id,
+        image_tokens=own.eyes.tokens,
+    )
+    trained = learner(own.policy, settings)
+    looked: list[str] = []
+    really = own.eyes.encode
+
+    def encode(model, images):
+        looked.extend(images)
+        return really(model, images)
+
+    monkeypatch.setattr(own.eyes, "encode", encode)
+    trained.improve(data)
+    assert looked == 2 * list(prompt.images)  # the policy's eyes, and the reference's
+    looked.clear()
+    trained.imitate(data)
+    assert looked == list(prompt.images)

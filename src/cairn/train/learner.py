@@ -147,7 +147,7 @@ class GradientLearner:
         divergences: dict[int, Tensor] = {}
         if objective.kl_coefficient and objective.kl_in_reward:
             reference = self._held_reference()
-            for part in self._parts(examples):
+            for part in self._parts(examples, beside=reference):
                 now, before = (
                     self._score(one, part, temperature=objective.temperature).chosen
                     for one in (self._policy, reference)
@@ -174,7 +174,7 @@ class GradientLearner:
         if len(rounds) > 1:
             during = self._survey()
             with torch.no_grad():
-                for part in self._parts(examples):
+                for part in self._parts(examples, beside=self._in_loss()):
                     self._loss(part, before)
             before.join(self._ranks)
             self._found = from_all(self._found, examples, self._ranks)
@@ -184,7 +184,7 @@ class GradientLearner:
         for minibatch in rounds:
             waits = critic is not None and critic.alone  # the policy waits for its critic
             with torch.set_grad_enabled(not waits):
-                for part in self._parts(minibatch):
+                for part in self._parts(minibatch, beside=self._in_loss()):
                     loss = self._loss(part, during) * parts
                     if not waits:
                         loss.backward()
@@ -231,7 +231,7 @@ class GradientLearner:
         """By how much each answer is likelier than under `reference`, in nats."""
         found: dict[int, Tensor] = {}
         temperature = self._settings.objective.temperature
-        for part in self._parts(examples):
+        for part in self._parts(examples, beside=reference):
             own = tokens(part, self._policy.device)
             scores = self._score(self._policy, part, temperature=temperature)
             before = self._score(reference, part, temperature=temperature)
@@ -272,6 +272,12 @@ class GradientLearner:
         if self._reference is None:
             self._reference = Reference(self._policy)
         return self._reference
+
+    def _in_loss(self) -> Reference | None:
+        """The policy whose KL is a part of the loss; None where there is no such part."""
+        objective = self._settings.objective
+        wanted = objective.kl_coefficient and not objective.kl_in_reward
+        return self._held_reference() if wanted else None
 
     def _held_critic(self) -> Critic | None:
         """The critic, begun from the policy as it was when it was first asked for; None where there is none."""
@@ -320,9 +326,9 @@ class GradientLearner:
     def _regularisation(self, part: Sequence[Example], own: Tokens, scores: Scores) -> Tensor:
         objective = self._settings.objective
         cost = torch.zeros((), device=scores.chosen.device)
-        if self._reference is not None and objective.kl_coefficient and not objective.kl_in_reward:
-            reference = self._score(self._reference, part, temperature=objective.temperature)
-            apart = divergence(objective, scores.chosen, reference.chosen)
+        if (reference := self._in_loss()) is not None:
+            before = self._score(reference, part, temperature=objective.temperature)
+            apart = divergence(objective, scores.chosen, before.chosen)
             cost = cost + objective.kl_coefficient * (own.weights * apart).sum()
         if objective.entropy_coefficient:
             cost = cost - objective.entropy_coefficient * (own.weights * scores.entropy).sum()
@@ -337,12 +343,14 @@ class GradientLearner:
         check_vocabulary(batch, size=self._policy.vocabulary)
         check_shape(batch, placeholder_id=settings.placeholder_id, image_tokens=settings.image_tokens)
 
-    def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
-        """Micro-batches, which see each image of `examples` once: leave it to the loop's end."""
+    def _parts(self, examples: Sequence[Example], *, beside: Reference | None = None) -> Iterator[list[Example]]:
+        """Micro-batches, which see each image of `examples` once, also where they are scored by `beside`.
+
+        Leave it to the loop's end.
+        """
         images = [image for e in examples for image in e.prompt.images]
         parts = own_parts(self._policy, examples, self._ranks, max_tokens=self._settings.max_tokens)
-        reference = nullcontext() if self._reference is None else self._reference.looking(images)
-        with self._policy.looking(images), reference:
+        with self._policy.looking(images), nullcontext() if beside is None else beside.looking(images):
             yield from parts
 
     def _rounds(self, examples: list[Example]) -> list[list[Example]]:
