@@ -5,7 +5,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from cairn.data.sample import Batch, CreditedSample, Preference, Sample
+from cairn.data.sample import Batch, CreditedSample, Preference, Sample, Targets
+from cairn.errors import InvariantError
 from cairn.testing.memory import MemoryBlobs
 from cairn.train.messages import ReceivedImages, pack_batch, pack_pairs, unpack
 from tiny_policy import batch, credited, policy, prompt
@@ -38,6 +39,14 @@ def test_a_batch_arrives_whole_with_the_images_that_it_shows_and_no_others() -> 
         assert_same(ours, theirs)
     assert sorted(found.images.values()) == [b"one", b"two"]
     assert all(blobs.get(image) == data for image, data in found.images.items())
+
+
+def test_a_critics_targets_are_refused_rather_than_lost() -> None:
+    first, *rest = batch(policy()).samples
+    none = np.zeros(first.weights.shape, np.float32)
+    sent = Batch(samples=(replace(first, critic=Targets(values=none, returns=none)), *rest))
+    with pytest.raises(InvariantError, match="critic"):
+        pack_batch(sent, MemoryBlobs())
 
 
 def test_pairs_of_several_samples_arrive_as_they_were() -> None:

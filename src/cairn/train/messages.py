@@ -1,4 +1,7 @@
-"""Batches and pairs as bytes, for ranks in other processes: arrays and JSON alone, with the images that they show."""
+"""Batches and pairs as bytes, for ranks in other processes: arrays and JSON alone, with the images that they show.
+
+What a critic is to learn is not among them: it learns in one process.
+"""
 
 import hashlib
 import io
@@ -11,6 +14,7 @@ from jaxtyping import Shaped
 
 from cairn.data.ids import ImageId
 from cairn.data.sample import Batch, CreditedSample, Preference, Sample
+from cairn.errors import InvariantError
 from cairn.ports import BlobStore
 
 _SAMPLE = ("token_ids", "loss_mask", "logprobs", "versions")
@@ -49,7 +53,9 @@ class Parcel:
 
 
 def pack_batch(batch: Batch, blobs: BlobStore) -> bytes:
-    """Without loss; `blobs` has the images."""
+    """Without loss; `blobs` has the images. An `InvariantError` where there are targets for a critic."""
+    if any(credited.critic is not None for credited in batch.samples):
+        raise InvariantError("a batch for several ranks holds targets for a critic, which learns in one process")
     samples = [credited.sample for credited in batch.samples]
     credits_ = {name: np.concatenate([getattr(c, name) for c in batch.samples]) for name in _CREDIT}
     return _pack(samples, blobs, more=credits_, sides=None)
