@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from cairn.train.compact import BLOCK, Compact, CompactAdamW, Group, codes, decoded, encoded, rounded
+from cairn.train.compact import BLOCK, Compact, CompactAdamW, WeightGroup, codes, decoded, encoded, rounded
 from cairn.train.optimisation import Optimisation, Optimiser
 
 Kind = Literal["float32", "bfloat16", "8bit"]
@@ -171,7 +171,7 @@ def test_an_optimiser_that_is_restored_goes_on_bit_for_bit(kind: Compact) -> Non
 def test_a_mean_that_fades_is_not_held_up_by_its_code() -> None:
     """Rounded to the nearest, a mean at the low end of the codes would stay where it is for ever."""
     weight = nn.Parameter(torch.zeros(SIDE, SIDE))
-    adamw = CompactAdamW([Group(weights=[weight])], betas=(0.9, 0.95), kind="8bit")
+    adamw = CompactAdamW([WeightGroup(weights=[weight])], betas=(0.9, 0.95), kind="8bit")
     for number in range(150):
         weight.grad = torch.ones(SIDE, SIDE) * (1.0 if number == 0 else 0.0)
         weight.grad[:, 0] = 1.0  # keeps the scale of every block

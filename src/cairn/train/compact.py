@@ -26,7 +26,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class WeightGroup:
     """Weights that decay alike."""
 
     weights: Sequence[nn.Parameter]
@@ -38,7 +38,7 @@ class CompactAdamW:
 
     def __init__(
         self,
-        groups: Sequence[Group],
+        groups: Sequence[WeightGroup],
         *,
         betas: tuple[float, float],
         kind: Compact,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cairn.errors import InvariantError
-from cairn.train.compact import Compact, CompactAdamW, Group
+from cairn.train.compact import Compact, CompactAdamW, WeightGroup
 from cairn.train.sharding import placed_like, whole
 
 
@@ -48,7 +48,9 @@ class Optimiser:
         matrices = [p for p in self._weights.values() if p.ndim >= 2]
         vectors = [p for p in self._weights.values() if p.ndim < 2]
         self._adamw = _adamw(
-            [Group(weights=matrices, decay=optimisation.weight_decay), Group(weights=vectors)], optimisation, model
+            [WeightGroup(weights=matrices, decay=optimisation.weight_decay), WeightGroup(weights=vectors)],
+            optimisation,
+            model,
         )
         self.steps = 0
 
@@ -83,7 +85,7 @@ class Optimiser:
 class _FullAdamW:
     """torch's own, which keeps moments in float32."""
 
-    def __init__(self, groups: Sequence[Group], *, betas: tuple[float, float]) -> None:
+    def __init__(self, groups: Sequence[WeightGroup], *, betas: tuple[float, float]) -> None:
         own = [{"params": list(group.weights), "weight_decay": group.decay} for group in groups]
         self._adamw = torch.optim.AdamW(own, betas=betas, fused=True)
 
@@ -98,7 +100,7 @@ class _FullAdamW:
         self._adamw.zero_grad(set_to_none=True)
 
 
-def _adamw(groups: Sequence[Group], optimisation: Optimisation, model: nn.Module) -> _FullAdamW | CompactAdamW:
+def _adamw(groups: Sequence[WeightGroup], optimisation: Optimisation, model: nn.Module) -> _FullAdamW | CompactAdamW:
     """Moments of embeddings stay float32 beside codes: rows that are rarely used should share no scale with others."""
     if optimisation.state == "float32":
         return _FullAdamW(groups, betas=optimisation.betas)
