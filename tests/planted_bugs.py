@@ -95,7 +95,6 @@ BUGS = [
         ("_exp(_sums(log_ratio, sequence) / counts)", "_exp(_sums(log_ratio, sequence))"),
         ("(mean <= high), _exp(log_ratio),", "(mean <= high), mean,"),
         ("(product >= low) & (product <= high), product,", "(product >= low) & (product <= high), _exp(log_ratio),"),
-        ("float(weights.sum()) ** 2 / square", "float(weights.sum()) / square"),
         ("return log_ratio.detach()", "return log_ratio"),
     ),
     *_bugs(
@@ -376,6 +375,12 @@ BUGS = [
         ("tests/train/test_critic.py", "tests/train/test_refused.py"),
         ("kl_coefficient and not objective.kl_in_reward", "kl_coefficient"),
         ("with torch.set_grad_enabled(not waits):", "if True:"),
+    ),
+    *_bugs(
+        "train/survey.py",
+        ("tests/train/test_learner.py",),
+        ("sums.correction**2 /", "sums.correction /"),
+        ("self.ratio_mean**2", "self.ratio_mean"),
     ),
     *_bugs(
         "train/parts.py",

@@ -127,12 +127,6 @@ def test_a_long_sequence_is_masked_by_its_product_or_by_its_mean() -> None:
     assert by_mean.tolist() == pytest.approx([1.5, 1.5, 1.5, 0.0])
 
 
-def test_equal_weights_count_fully() -> None:
-    assert corrections.effective_size(torch.ones(4)) == pytest.approx(4.0)
-    assert corrections.effective_size(torch.tensor([1.0, 0.0])) == pytest.approx(1.0)
-    assert corrections.effective_size(torch.zeros(2)) == 0.0
-
-
 def test_weights_have_no_gradient() -> None:
     log_ratio = torch.zeros(2, requires_grad=True)
     assert not corrections.token_truncated(log_ratio, cap=2.0).requires_grad

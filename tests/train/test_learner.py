@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from cairn.data.ids import ImageId
+from cairn.data.ids import ImageId, PolicyVersion
 from cairn.data.sample import Batch, CreditedSample
 from cairn.data.trajectory import Prompt
 from cairn.errors import ConfigError, InvariantError
 from cairn.models.policy import Policy
-from cairn.train.guard import Bounds
+from cairn.train.guard import Agreement, Bounds
 from cairn.train.learner import GradientLearner, Settings
 from cairn.train.objective import Correction, Loss, Objective
 from cairn.train.optimisation import Optimisation
+from cairn.train.survey import Survey
 from tiny_policy import batch, credited, flat_logprobs, policy, prompt
 
 PLAIN = Optimisation(learning_rate=1e-3)
@@ -231,6 +232,13 @@ def test_what_another_policy_sampled_is_weighed(correction: Correction, factor: 
     step = correcting(correction).improve(Batch(samples=(from_another([10, 11], factor=factor, before=before),)))
     assert step.loss == pytest.approx(weight * plain.loss, rel=1e-3)
     assert step.grad_norm == pytest.approx(weight * plain.grad_norm, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize(("weights", "share"), [([1.0] * 4, 1.0), ([1.0, 0.0], 0.5), ([0.0, 0.0], 0.0), ([], 1.0)])
+def test_equal_weights_count_fully(weights: list[float], share: float) -> None:
+    survey = Survey(Agreement(version=PolicyVersion(0), bounds=Bounds()))
+    survey.note_weights(torch.tensor(weights))
+    assert survey.effective == pytest.approx(share)
 
 
 def test_dropped_tokens_make_a_batch_count_for_less() -> None:

@@ -46,12 +46,6 @@ def geometric_mask(
     return torch.where((mean >= low) & (mean <= high), _exp(log_ratio), torch.zeros_like(log_ratio))
 
 
-def effective_size(weights: Float[Tensor, " T"]) -> float:
-    """(sum w)^2 / sum w^2: as how many tokens of equal weight these count."""
-    square = float(weights.square().sum())
-    return float(weights.sum()) ** 2 / square if square else 0.0
-
-
 def _sums(values: Float[Tensor, " T"], sequence: Int[Tensor, " T"]) -> Float[Tensor, " S"]:
     size = int(sequence.max()) + 1
     return torch.zeros(size, dtype=values.dtype, device=values.device).index_add_(0, sequence, values.detach())

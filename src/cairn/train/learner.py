@@ -133,7 +133,7 @@ class GradientLearner:
             scores = self._score(self._policy, part, temperature=1.0)
             loss = losses.likelihood(scores.chosen, own.weights).sum()
             loss.backward()
-            survey.loss += float(loss.detach())
+            survey.sums.loss += float(loss.detach())
             survey.add(part, own, scores)
         survey.join(self._ranks)
         norm, rate = self._optimiser("imitate").step()
@@ -197,7 +197,7 @@ class GradientLearner:
             if not waits:
                 norm, rate = self._optimiser("improve").step()
         during.join(self._ranks)
-        during.loss /= self._settings.objective.epochs
+        during.sums.loss /= self._settings.objective.epochs
         self._follow()
         step = self._finish(started, before, during, norm=norm, rate=rate)
         return replace(step, value_loss=missed / self._settings.objective.epochs, explained=explained(batch))
@@ -214,7 +214,7 @@ class GradientLearner:
         baseline = 0.0
         if objective.loss == "kto" and (mismatched := sides.mismatched()):
             baseline = max(0.0, float(np.mean(self._gains(mismatched, self._held_reference(), None))))
-        survey.loss, slopes = cost_and_slopes(objective, sides.totals(gains), sides, baseline=baseline)
+        survey.sums.loss, slopes = cost_and_slopes(objective, sides.totals(gains), sides, baseline=baseline)
         worth = slopes.float()[list(sides.of)].to(self._policy.device)  # of every token of each example
         for part in self._parts(sides.examples):
             scores = self._score(self._policy, part, temperature=self._settings.objective.temperature)
@@ -309,7 +309,7 @@ class GradientLearner:
         weights = correction_weights(objective, base.behaviour - own.behaviour, own.sequence)
         cost = (weights * policy_cost(objective, chosen, base)).sum()
         cost = cost + self._regularisation(part, own, scores)
-        survey.loss += float(cost.detach())
+        survey.sums.loss += float(cost.detach())
         survey.add(part, own, scores)
         with torch.no_grad():
             survey.note_ratios(chosen - base.behaviour)
@@ -384,7 +384,7 @@ class GradientLearner:
         release_memory()
         return LearnerStep(
             version=self._version,
-            loss=during.loss,
+            loss=during.sums.loss,
             grad_norm=norm,
             learning_rate=rate,
             entropy=before.entropy,
@@ -395,6 +395,6 @@ class GradientLearner:
             ratio_deviation=during.ratio_deviation,
             mismatch_mean=before.agreement.mean,
             mismatch_max=before.agreement.worst,
-            trained_tokens=during.computed,
+            trained_tokens=int(during.sums.computed),
             seconds=self._clock() - started,
         )
