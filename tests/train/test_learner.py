@@ -241,6 +241,14 @@ def test_equal_weights_count_fully(weights: list[float], share: float) -> None:
     assert survey.effective == pytest.approx(share)
 
 
+def test_ratios_have_a_mean_and_a_deviation() -> None:
+    survey = Survey(Agreement(version=PolicyVersion(0), bounds=Bounds()))
+    assert (survey.ratio_mean, survey.ratio_deviation) == (1.0, 0.0)
+    for ratio in (1.0, 4.0):
+        survey.note_ratios(torch.tensor([ratio]).log())
+    assert (survey.ratio_mean, survey.ratio_deviation) == pytest.approx((2.5, 1.5))
+
+
 def test_dropped_tokens_make_a_batch_count_for_less() -> None:
     before = policy()
     samples = (from_another([10], factor=1, before=before), from_another([11], factor=9, before=before))

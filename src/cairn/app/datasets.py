@@ -19,7 +19,7 @@ from cairn.errors import ConfigError
 from cairn.formats import aitw, android_control, gui_r1, llava, omniact, screenspot
 from cairn.formats.rows import DamagedRow, Found
 from cairn.ports import BlobStore
-from cairn.store.recorded import Division, Manifest, RecordedSet, RecordedWriter
+from cairn.store.recorded import Division, Manifest, RecordedSet, RecordedWriter, require_no_set
 from cairn.store.run import Run, open_run
 
 _SOURCE = "cairn"
@@ -105,8 +105,7 @@ def copy_pictures(state: RecordedState, copied: set[ImageId], *, taken: BlobStor
 
 async def collect_recorded(config: RunConfig, out: Path, *, division: Division) -> Manifest:
     """Let experts play the demonstrations of a recipe, and record them; the run itself is not kept."""
-    if (out / "set.json").exists():
-        raise ConfigError(f"{out} holds recorded states already: choose another directory")
+    require_no_set(out)
     played = out / "played"
     shutil.rmtree(played, ignore_errors=True)
     try:

@@ -12,6 +12,7 @@ from cairn.errors import ConfigError
 from cairn.loop.events import notice
 from cairn.ports import EventSink
 from cairn.store.events import FanOut
+from cairn.store.recorded import holds_set
 
 
 def check_derivable(config: RunConfig, *, first: bool) -> None:
@@ -29,7 +30,7 @@ def check_derivable(config: RunConfig, *, first: bool) -> None:
 async def derive(config: RunConfig, *, base: Path, folder: Path, sinks: Sequence[EventSink] = ()) -> None:
     """Make what the recipe asks for, in the run's folder; what is there already is kept."""
     options, events = config.recorded, FanOut(list(sinks))
-    if not options.derives or (folder / DERIVED / "set.json").is_file():
+    if not options.derives or holds_set(folder / DERIVED):
         return
     steps = [
         (name, make)
@@ -42,7 +43,7 @@ async def derive(config: RunConfig, *, base: Path, folder: Path, sinks: Sequence
     ]
     for name, make in steps:
         out = folder / (DERIVED if name == steps[-1][0] else name)
-        if not (out / "set.json").is_file():
+        if not holds_set(out):
             await make(config, base, out, events)
         base = out
 

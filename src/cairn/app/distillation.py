@@ -16,7 +16,7 @@ from cairn.engines.chat import ChatEndpoint
 from cairn.engines.teacher import ChatTeacher, ReadingTeacher, load_teacher_prompt
 from cairn.errors import ConfigError, EngineError
 from cairn.rollout.unwrap import one_error
-from cairn.store.recorded import Manifest, RecordedSet
+from cairn.store.recorded import Manifest, RecordedSet, require_no_set
 from cairn.teacher_ports import Teacher
 
 RIGHT = Matching(places=PlaceRule.ELEMENT, text=TextRule.EXACT)
@@ -84,8 +84,7 @@ async def distil(folder: Path, out: Path, *, teacher: Teacher, progress: Told = 
 
     Held-out states are taken over as they are. Raises `EngineError` where the teacher cannot be asked at all.
     """
-    if (out / "set.json").exists():
-        raise ConfigError(f"{out} holds recorded states already: choose another directory")
+    require_no_set(out)
     found = RecordedSet(folder)
     states = found.of(Split.TRAIN)
     lesson = _Lesson(teacher=teacher, progress=progress, whole=len(states))

@@ -17,7 +17,7 @@ from cairn.data.recorded import PREFIX, Instruction, RecordedState, recorded_tas
 from cairn.data.task import Split, Template
 from cairn.errors import ConfigError, StoreError
 from cairn.ports import Codec
-from cairn.store.recorded import RecordedSet, States
+from cairn.store.recorded import RecordedSet, States, holds_set
 
 RECORDED = "recorded"
 """The folder of the set that a run makes for itself, in its directory or in that of all its stages."""
@@ -179,6 +179,6 @@ def with_own_set(config: RunConfig, folder: Path) -> RunConfig:
         sets = [Path(config.recorded.path)]
     if config.recorded.derives:
         sets = [folder / DERIVED, *sets]
-    own = next((path for path in sets if (path / "set.json").is_file()), sets[0])
+    own = next((path for path in sets if holds_set(path)), sets[0])
     recorded = config.recorded.model_copy(update={"path": str(own), "per_template": 0})
     return config.model_copy(update={"recorded": recorded})

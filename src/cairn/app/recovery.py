@@ -35,7 +35,7 @@ from cairn.snapshots.environment import SnapshotEnvironment
 from cairn.snapshots.home import Home
 from cairn.store.blobs import BorrowingBlobs
 from cairn.store.events import FanOut
-from cairn.store.recorded import Manifest, RecordedSet, RecordedWriter
+from cairn.store.recorded import Manifest, RecordedSet, RecordedWriter, require_no_set
 from cairn.testing.memory import MemoryBlobs
 
 SOURCE = "recovery"
@@ -87,8 +87,7 @@ async def recover(request: RecoverRequest, *, progress: Told = _silent) -> Recov
     States of held-out tasks make held-out scenarios. A state is hesitant where some of the answers are right and some
     wrong: there the policy's mistakes are its own, and it can do better (error-prone steps of InfiGUI-R1).
     """
-    if (request.out / "set.json").exists():
-        raise ConfigError(f"{request.out} holds recorded states already: choose another directory")
+    require_no_set(request.out)
     require_browser(request.config.environment)
     found = RecordedSet(request.folder)
     config = answering(request.config, request.folder)

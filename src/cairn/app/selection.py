@@ -22,7 +22,7 @@ from cairn.envs.recorded import RecordedEnvironment
 from cairn.errors import ConfigError
 from cairn.rollout.runner import RolloutRunner
 from cairn.store.events import FanOut
-from cairn.store.recorded import Manifest, RecordedSet
+from cairn.store.recorded import Manifest, RecordedSet, require_no_set
 
 _BLOCK = 64  # states that are asked about at once
 
@@ -68,8 +68,7 @@ def _silent(done: int, whole: int) -> None:
 
 async def select(request: SelectRequest, *, progress: Told = _silent) -> Selected:
     """Ask the policy at every training state, and write those that the rule keeps, with all held-out ones."""
-    if (request.out / "set.json").exists():
-        raise ConfigError(f"{request.out} holds recorded states already: choose another directory")
+    require_no_set(request.out)
     found = RecordedSet(request.folder)
     config = answering(request.config, request.folder)
     brain = open_brain(config, blobs=found.blobs, saved=request.saved)

@@ -21,6 +21,7 @@ from cairn.config.recipe import RunConfig
 from cairn.config.stages import Stage
 from cairn.errors import ConfigError
 from cairn.loop.progress import Phase, Progress
+from cairn.store.recorded import holds_set
 
 _RECIPE = re.compile(r"(?P<number>\d+)-(?P<name>[a-z0-9][a-z0-9-]*)\.toml")
 
@@ -90,7 +91,7 @@ async def train_in(place: Place, request: TrainRequest) -> Progress:
         start = saved_policy(place.after, Phase.REINFORCE)
         config = config.model_copy(update={"policy": config.policy.model_copy(update={"start": str(start)})})
     sets = place.whole / RECORDED
-    if config.recorded.collects and not (sets / "set.json").is_file():
+    if config.recorded.collects and not holds_set(sets):
         await collect_recorded(_played(config), sets, division=dividing(config.recorded.held_out, config.seed))
     base = sets if config.recorded.path is None else Path(config.recorded.path)
     await derive(config, base=base, folder=place.folder, sinks=request.sinks)

@@ -34,6 +34,7 @@ from cairn.store.recorded_rows import dump_way, load_way
 
 SCHEMA_VERSION = 1
 _CACHED_LINES = 32
+_MANIFEST_FILE = "set.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +114,23 @@ _INDEX = pa.schema(
 )
 
 
+def holds_set(folder: Path) -> bool:
+    """Whether there is a set, finished."""
+    return (folder / _MANIFEST_FILE).is_file()
+
+
+def require_no_set(folder: Path) -> None:
+    """Raise a `ConfigError` where a new set would have no place: before what goes into it costs anything."""
+    if holds_set(folder):
+        raise ConfigError(f"{folder} holds recorded states already: choose another directory")
+
+
 class RecordedWriter:
     """The only writer of a new set. Nothing is a set before `finish`."""
 
     def __init__(self, folder: Path, *, origin: str) -> None:
         """`origin` tells people what the states are made from. A folder that holds a set already is refused."""
-        if (folder / "set.json").exists():
-            raise ConfigError(f"{folder} holds recorded states already: choose another directory")
+        require_no_set(folder)
         self._folder = folder
         self._origin = origin
         self.blobs = BlobFolder(folder / "blobs")
@@ -171,7 +182,7 @@ class RecordedWriter:
             states_crc=self._crc,
             index_crc=zlib.crc32(index),
         )
-        write_whole(self._folder / "set.json", _MANIFEST.dump_json(manifest, indent=1) + b"\n", sync=True)
+        write_whole(self._folder / _MANIFEST_FILE, _MANIFEST.dump_json(manifest, indent=1) + b"\n", sync=True)
         return manifest
 
     def abandon(self) -> None:
@@ -334,7 +345,7 @@ def _side(held_out: bool) -> Split:  # noqa: FBT001  (a column of the index)
 
 
 def _read_manifest(folder: Path) -> Manifest:
-    path = folder / "set.json"
+    path = folder / _MANIFEST_FILE
     try:
         found = _MANIFEST.validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
