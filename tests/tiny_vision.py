@@ -1,6 +1,8 @@
 """Tiny vision-language models, made once for all tests of a process, and prompts with screenshots for them."""
 
+import atexit
 import io
+import shutil
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,7 +38,9 @@ SCREEN = (160, 210)
 
 @cache
 def directory(family: Family) -> Path:
-    path = Path(mkdtemp(prefix="cairn-tiny-")) / family
+    root = mkdtemp(prefix="cairn-tiny-")
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    path = Path(root) / family
     make_tiny(family, path, size=SIZE)
     return path
 

@@ -9,8 +9,10 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner, Result
 
+from cairn.app import stages
 from cairn.cli.main import app
 from cairn.config import recipe as configuration
+from cairn.errors import CairnError, CircuitOpenError, EngineError
 from cairn.store.blobs import BlobFolder
 from cairn.store.disk import writing
 from cairn.store.run import RunWriter
@@ -219,3 +221,17 @@ def test_a_run_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = cairn("train", "quickstart", "--quiet", "--out", tmp_path / "file", *sets(*SCRIPTED))
     refused(result, f"{tmp_path}/file is no folder", status=3)
+
+
+@pytest.mark.parametrize(("error", "code"), [(CircuitOpenError("lost"), 4), (EngineError("the judge is gone"), 5)])
+def test_what_breaks_outside_says_how_to_go_on(
+    error: CairnError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(stages, "train_in", broken)
+    result = cairn("train", "quickstart", "--out", tmp_path / "run", "--quiet")
+    assert result.exit_code == code
+    assert str(error) in result.stderr
+    assert f"go on with: cairn train quickstart --out {tmp_path / 'run'} --resume" in result.stderr

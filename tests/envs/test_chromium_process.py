@@ -82,6 +82,8 @@ async def test_a_stopped_browser_is_closed_all_the_same(browser: Browser) -> Non
 
 
 async def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
+    deep, temporary = tmp_path / "too-deep-for-sockets-to-lie-below-it-as-their-paths-have-a-limit", tmp_path / "tmp"
+    temporary.mkdir()
     program = textwrap.dedent(f"""
         import asyncio
         from pathlib import Path
@@ -89,21 +91,24 @@ async def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
         from cairn.envs.chromium.discovery import find_browser
 
         async def main():
-            browser = await Browser.start(binary=find_browser(), root=Path({str(tmp_path)!r}))
+            browser = await Browser.start(binary=find_browser(), root=Path({str(deep)!r}))
             await browser.new_page(width=100, height=100)
             print(*browser.processes(), flush=True)
             await asyncio.sleep(60)
 
         asyncio.run(main())
     """)
-    owner = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=subprocess.PIPE)
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(temporary)}
+    )
     assert owner.stdout is not None
     pids = [int(word) for word in (await asyncio.wait_for(owner.stdout.readline(), 30)).split()]
     assert len(alive(pids)) == len(pids) > 2
+    assert list(temporary.iterdir())
     owner.kill()
     await owner.wait()
     await eventually(lambda: not alive(pids), "all processes ended")
-    await eventually(lambda: not list(tmp_path.iterdir()), "the scratch directory removed")
+    await eventually(lambda: not [*deep.iterdir(), *temporary.iterdir()], "the scratch directories removed")
 
 
 async def test_a_program_that_cannot_start_is_a_session_error_with_its_last_words(tmp_path: Path) -> None:

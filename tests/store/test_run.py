@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -144,6 +145,11 @@ def test_resuming_counts_again_what_was_stored_and_keeps_what_updates_counted(tm
     assert cairn.open_run(tmp_path).ledger.total(Quantity.GROUPS) == 5
 
 
+def as_killed(path: Path) -> Path:
+    """What kill -9 would leave of a run whose writer is open."""
+    return Path(shutil.copytree(path, path.with_name("killed")))
+
+
 def results(group: ScoredGroup):
     return [*group.members, *group.lost]
 
@@ -161,18 +167,32 @@ def named(group: ScoredGroup, name: str) -> ScoredGroup:
 
 def test_trajectories_of_groups_that_were_never_completed_are_recorded_on_resuming(tmp_path: Path) -> None:
     done, half, whole = (named(group_with_losses(), name) for name in ("done", "half", "whole"))
-    with begin(tmp_path) as writer:
+    with begin(tmp_path / "run") as writer:
         writer.note(results(done)[0])
         writer.note(results(half)[0])
         writer.note(results(half)[2])
         writer.record(done)
-    with RunWriter.resume(tmp_path) as writer:
+        killed = as_killed(writer.path)
+    with RunWriter.resume(killed) as writer:
         left = replace(half, members=half.members[:1], lost=half.lost[:1])
         assert same_groups(writer.trajectories.read(), [done, left])
         assert writer.ledger == ledgers.of_groups([done, left])
         writer.record(whole)
-    with RunWriter.resume(tmp_path) as writer:
+    with RunWriter.resume(killed) as writer:
         assert same_groups(writer.trajectories.read(), [done, left, whole])
+
+
+def test_a_run_that_is_closed_has_counted_what_was_played_of_groups_that_are_not_complete(tmp_path: Path) -> None:
+    done, half = (named(group_with_losses(), name) for name in ("done", "half"))
+    with begin(tmp_path) as writer:
+        writer.note(results(half)[0])
+        writer.record(done)
+        writer.close()
+    left = replace(half, members=half.members[:1], lost=())
+    run = cairn.open_run(tmp_path)
+    assert same_groups(run, [done, left])
+    assert run.ledger == ledgers.of_groups([done, left])
+    assert not (tmp_path / "unfinished").exists()
 
 
 def test_nothing_is_kept_twice_once_every_group_is_complete(tmp_path: Path) -> None:
@@ -188,11 +208,12 @@ def test_nothing_is_kept_twice_once_every_group_is_complete(tmp_path: Path) -> N
 
 def test_a_death_between_storing_a_group_and_saying_so_doubles_nothing(tmp_path: Path) -> None:
     group = group_with_losses()
-    with begin(tmp_path) as writer:
+    with begin(tmp_path / "run") as writer:
         for result in results(group):
             writer.note(result)
         writer.trajectories.append(group)
-    with RunWriter.resume(tmp_path) as writer:
+        killed = as_killed(writer.path)
+    with RunWriter.resume(killed) as writer:
         assert same_groups(writer.trajectories.read(), [group])
 
 
@@ -201,11 +222,12 @@ def test_what_siblings_changed_of_a_reward_makes_it_no_other_trajectory(tmp_path
     first = alone.members[0]
     term = Term(name="length", weight=1.0, value=0.5)
     together = replace(alone, members=(replace(first, reward=0.5, terms=(term,)), *alone.members[1:]))
-    with begin(tmp_path) as writer:
+    with begin(tmp_path / "run") as writer:
         for result in results(alone):  # each was noted when it was over, before the others were
             writer.note(result)
         writer.trajectories.append(together)
-    with RunWriter.resume(tmp_path) as writer:
+        killed = as_killed(writer.path)
+    with RunWriter.resume(killed) as writer:
         assert same_groups(writer.trajectories.read(), [together])
 
 

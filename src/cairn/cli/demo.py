@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cairn.cli.console import OUT, print_json, reported
+from cairn.cli.console import ERR, OUT, print_json, reported
 from cairn.cli.recipes import find
-from cairn.cli.running import run_async
+from cairn.cli.running import STOPPED, run_async
 from cairn.config import recipe as configuration
 
 app = typer.Typer(no_args_is_help=True, help="Collect demonstrations.")
@@ -36,7 +36,12 @@ def collect(
         folder = out or Path("runs") / f"demo-{stamp}"
         from cairn.app.run import collect_demonstrations
 
-        shown = run_async(collect_demonstrations(config, folder))
+        onward = f"cairn train {recipe} --out {folder} --resume"
+        try:
+            shown = run_async(collect_demonstrations(config, folder))
+        except KeyboardInterrupt:
+            ERR.print(f"stopped; let the experts finish, and train on what they show, with: {onward}", soft_wrap=True)
+            raise typer.Exit(STOPPED) from None
         if not quiet:
-            OUT.print(f"next: [bold]cairn train {recipe} --out {folder} --resume[/]")
+            OUT.print(f"next: [bold]{onward}[/]")
         print_json({"run": str(folder), **shown})

@@ -18,7 +18,7 @@ from cairn.cli.running import STOPPED, run_async
 from cairn.config import recipe as configuration
 from cairn.config.stages import load_stages
 from cairn.data.task import Split
-from cairn.errors import ConfigError
+from cairn.errors import BoundaryError, CircuitOpenError, ConfigError
 from cairn.evaluate.report import EvaluationReport
 from cairn.loop.progress import Measured, Phase, Progress
 from cairn.loop.summary import summarise, write_csv
@@ -78,11 +78,17 @@ def train(
                     for place in places
                 ]
         except KeyboardInterrupt:
-            ERR.print(f"stopped and saved; go on with: cairn train {recipe} --out {folder} --resume", soft_wrap=True)
+            ERR.print(f"stopped and saved; {_going_on(recipe, folder)}", soft_wrap=True)
             raise typer.Exit(STOPPED) from None
+        except (BoundaryError, CircuitOpenError) as error:
+            raise type(error)(f"{error}\nonce that is mended, {_going_on(recipe, folder)}") from error
         if not quiet:
             OUT.print(f"next: [bold]cairn eval {folder}[/]  (evaluates the saved policy again)")
         print_json({"stages": finished, "run": str(folder)} if "stage" in finished[0] else finished[0])
+
+
+def _going_on(recipe: str, folder: Path) -> str:
+    return f"go on with: cairn train {recipe} --out {folder} --resume"
 
 
 def _places(

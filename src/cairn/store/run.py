@@ -20,7 +20,7 @@ import shlex
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -80,6 +80,7 @@ class RunWriter:
         self.events = JsonlSink(path / "events.jsonl", now=now)
         self._unfinished = Unfinished(path / "unfinished", sync=sync)
         self._ledger = Ledger()
+        self._closed = False
 
     @classmethod
     def create(cls, path: Path, *, recipe: str, seed: int, now: Now = wall_clock, sync: bool = True) -> Self:
@@ -121,19 +122,33 @@ class RunWriter:
         write_ledger(self.path / "ledger.json", self._ledger)
 
     def close(self) -> None:
-        """Idempotent."""
-        self.trajectories.close()
-        self._unfinished.close()
-        self.events.close()
-        self._lock.close()
+        """Record what is left of groups that will not be complete: it was played, and counts. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.count(ledgers.of_groups(self._keep_unfinished()))
+            self._unfinished.remove()
+        finally:
+            self.trajectories.close()
+            self._unfinished.close()
+            self.events.close()
+            self._lock.close()
 
     def _recover(self) -> None:
         """Record what a killed process had played of incomplete groups, and count everything afresh."""
+        self._keep_unfinished()
+        self.count(recount(read_ledger(self.path / "ledger.json"), self.trajectories.read()))
+
+    def _keep_unfinished(self) -> Sequence[ScoredGroup]:
+        if not self._unfinished:
+            return ()
         newest = deque(self.trajectories.read(), maxlen=1)
-        for group in self._unfinished.recovered(newest[0] if newest else None):
+        groups = self._unfinished.recovered(newest[0] if newest else None)
+        for group in groups:
             self.trajectories.append(group)
         self._unfinished.clear()
-        self.count(recount(read_ledger(self.path / "ledger.json"), self.trajectories.read()))
+        return groups
 
     def __enter__(self) -> Self:
         return self

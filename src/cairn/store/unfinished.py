@@ -26,6 +26,10 @@ class Unfinished:
         self._journal = Journal(path, sync=sync)
         self._open: set[GroupId] = set()
 
+    def __bool__(self) -> bool:
+        """Whether anything is kept."""
+        return self._journal.count > 0
+
     def note(self, result: ScoredTrajectory | LostTrajectory) -> None:
         """Keep a trajectory; durable on return."""
         group = _alone(result)
@@ -60,6 +64,11 @@ class Unfinished:
         """Forget everything."""
         self._journal.clear()
         self._open.clear()
+
+    def remove(self) -> None:
+        """Leave no file, where nothing is kept. Nothing more can be."""
+        if not self:
+            self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """What is in the file stays there."""

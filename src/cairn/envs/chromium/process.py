@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.errors import SessionError, SetupError
-from cairn.scratch import OWNER_VARIABLE, mark
+from cairn.scratch import OWNER_VARIABLE, PREFIX, mark
 
 _LOG = "stderr.log"
 _TAIL_BYTES = 4000
@@ -27,14 +27,14 @@ _PROGRAM_IN, _PROGRAM_OUT, _LIFELINE = 3, 4, 5
 # `wait` before `rm`: a dying browser still writes. The last line ends stragglers of the group, and the shell itself.
 _SUPERVISOR = """
 trap '' HUP INT TERM
-scratch=$1; shift
+scratch=$1; temporary=$2; shift 2
 "$@" 5<&- </dev/null &
 program=$!
 exec 3<&- 4>&-
 read -r _ <&5
 kill -KILL $program 2>/dev/null
 wait $program
-rm -rf "$scratch" || { sleep 0.1; rm -rf "$scratch"; }
+rm -rf "$scratch" "$temporary" || { sleep 0.1; rm -rf "$scratch" "$temporary"; }
 kill -KILL 0
 """
 
@@ -47,6 +47,7 @@ class Supervised:
     to_program: int  # file descriptor; the program reads it as 3
     from_program: int  # file descriptor; the program writes it as 4
     scratch: Path
+    temporary: Path  # where the program puts its own temporary files
     _lifeline: int
     _ended: bool = field(default=False)
 
@@ -74,14 +75,16 @@ class Supervised:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             await _reaped(self.pid, seconds)
-        await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
+        for folder in (self.scratch, self.temporary):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def spawn(arguments: Sequence[str], *, root: Path, environment: dict[str, str]) -> Supervised:
     """Start the program with `{scratch}` in its arguments replaced by its own new directory below `root`."""
     scratch = root / f"browser-{secrets.token_hex(4)}"
     try:
-        (scratch / "tmp").mkdir(parents=True)
+        scratch.mkdir(parents=True)
+        temporary = _temporary(scratch)
     except OSError as error:
         raise SetupError(f"cannot write to {root}: {error.strerror}; set TMPDIR to a writable directory") from error
     filled = [argument.replace("{scratch}", str(scratch)) for argument in arguments]
@@ -91,8 +94,8 @@ def spawn(arguments: Sequence[str], *, root: Path, environment: dict[str, str]) 
     try:
         pid = os.posix_spawn(
             "/bin/sh",
-            ["/bin/sh", "-c", _SUPERVISOR, "cairn-browser", str(scratch), *filled],
-            {**environment, "TMPDIR": str(_temporary(scratch)), OWNER_VARIABLE: mark()},
+            ["/bin/sh", "-c", _SUPERVISOR, "cairn-browser", str(scratch), str(temporary), *filled],
+            {**environment, "TMPDIR": str(temporary), OWNER_VARIABLE: mark()},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -106,17 +109,29 @@ def spawn(arguments: Sequence[str], *, root: Path, environment: dict[str, str]) 
     except OSError as error:
         for descriptor in (to_program, from_program, lifeline):
             os.close(descriptor)
+        for folder in (scratch, temporary):
+            shutil.rmtree(folder, ignore_errors=True)
         raise SessionError(f"{arguments[0]} did not start: {error}") from error
     finally:
         for descriptor in (child_in, child_out, child_life):
             os.close(descriptor)
-    return Supervised(pid=pid, to_program=to_program, from_program=from_program, scratch=scratch, _lifeline=lifeline)
+    return Supervised(
+        pid=pid,
+        to_program=to_program,
+        from_program=from_program,
+        scratch=scratch,
+        temporary=temporary,
+        _lifeline=lifeline,
+    )
 
 
 def _temporary(scratch: Path) -> Path:
-    """Where the program puts its sockets: their paths have a limit of some hundred characters."""
+    """A new directory for the program's sockets, too: their paths have a limit of some hundred characters."""
     inside = scratch / "tmp"
-    return inside if len(str(inside)) <= _LONGEST_TMPDIR else Path(tempfile.gettempdir())
+    if len(str(inside)) > _LONGEST_TMPDIR:
+        return Path(tempfile.mkdtemp(prefix=PREFIX))
+    inside.mkdir()
+    return inside
 
 
 def _high_pipe() -> tuple[int, int]:
