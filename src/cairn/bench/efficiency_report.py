@@ -114,7 +114,7 @@ def efficiency_json(suites: Sequence[tuple[str, Sequence[Standing]]]) -> str:
         told[f"{prefix}steps_vs_vanilla"] = best.steps_vs_vanilla if best else None
         told[f"{prefix}samples_vs_vanilla"] = best.samples_vs_vanilla if best else None
         told[f"{prefix}heldout_delta"] = best.held_delta if best else None
-    return json.dumps(told)
+    return json.dumps({key: value if value is None else round(value, 4) for key, value in told.items()})
 
 
 def draw_methods(rows: Sequence[Row], path: Path, *, title: str) -> None:
