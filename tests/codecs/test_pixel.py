@@ -27,6 +27,7 @@ from cairn.data.action import (
     Type,
     Wait,
 )
+from cairn.data.history import Deed
 from cairn.data.ids import ElementId
 from cairn.data.observation import Box
 from cairn.data.pixel_vocabulary import POINTED, Crop, PixelVocabulary, Verb
@@ -200,6 +201,18 @@ def test_verbs_can_be_barred():
     codec = PixelCodec(vocabulary=LAYOUT, crop=CROP, verbs=frozenset({Verb.ENTER}))
     allowed = {v for v in Verb if LAYOUT.verb_id(v) not in codec.forbidden_ids}
     assert allowed == {Verb.ENTER}
+
+
+def test_what_a_barred_verb_would_say_is_no_answer_and_is_told_of_the_past_all_the_same():
+    """An answer that cannot be sampled has no probability, and its loss would be infinite."""
+    scroll = Scroll(Point(0.5, 0.5), 0.0, 0.5)
+    codec = PixelCodec(vocabulary=LAYOUT, crop=CROP, verbs=frozenset())
+    assert CODEC.answers("go", scroll, page())
+    assert not codec.answers("go", scroll, page())
+    assert codec.answers("go", Click(Point(0.5, 0.5)), page())
+    told = Deed(action=scroll, observation=page())
+    prompts = [one.prompt("go", [told], page()) for one in (codec, CODEC)]
+    assert prompts[0].token_ids.tolist() == prompts[1].token_ids.tolist()
 
 
 def test_every_prompt_only_id_is_forbidden_and_every_answer_id_allowed():

@@ -175,7 +175,8 @@ class PixelCodec:
         return action
 
     def answers(self, goal: str, action: Action, seen: Observation) -> Sequence[Int32[np.ndarray, " C"]]:
-        return tuple(np.array(ids, np.int32) for ids in self._sayings(goal, action, seen))
+        said = (ids for ids in self._sayings(goal, action, seen) if self._forbidden.isdisjoint(ids))
+        return tuple(np.array(ids, np.int32) for ids in said)
 
     def _sayings(self, goal: str, action: Action, seen: Observation) -> Iterator[tuple[int, ...]]:
         layout = self._layout
