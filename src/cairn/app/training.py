@@ -316,6 +316,7 @@ def _limits(options: RolloutOptions) -> Limits:
         sampled_tokens=options.max_tokens,
         invalid_answers=options.invalid_limit,
         episode_seconds=options.max_seconds,
+        answer_seconds=options.answer_seconds,
     )
 
 

@@ -332,6 +332,9 @@ class RolloutOptions(Table):
     max_tokens: int = Field(default=4096, ge=1)
     """Sampled tokens in a trajectory."""
     max_seconds: float = Field(default=120.0, gt=0)
+    """From an opened session to its evidence."""
+    answer_seconds: float = Field(default=120.0, gt=0)
+    """Until the engine's answer to one turn; other trajectories, whose turn is before it, have it wait."""
     invalid_limit: int = Field(default=1, ge=1)
     """The invalid answer that ends a trajectory; earlier ones get a message."""
     retries: int = Field(default=2, ge=0)

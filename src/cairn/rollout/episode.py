@@ -214,8 +214,8 @@ class _Episode:
         if left <= 0:
             raise kind(f"{what}: the {limits.episode_seconds:.4g} s of the episode had run out")
         own = limits.answer_seconds if engine else limits.step_seconds
-        if left < own:
-            what = f"{what}, at the end of the {limits.episode_seconds:.4g} s of the episode"
+        if left < own:  # people are told which key of a recipe it is
+            what = f"{what}, at the end of the {limits.episode_seconds:.4g} s of the episode (rollout.max_seconds)"
         try:
             async with bounded(kind, what, seconds=min(own, left)):
                 yield
