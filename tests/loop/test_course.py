@@ -118,6 +118,20 @@ async def test_the_engine_serves_the_newest_policy_in_every_round_and_evaluation
     assert ends == [2, 4]  # imitation; reinforcement, and the control, which made as many updates
 
 
+async def test_a_phase_that_learns_nothing_is_not_measured_again(tmp_path: Path) -> None:
+    once = Journey(folder=tmp_path, options=options(imitation=updates(2), reinforcement=updates(0), measuring=MEASURED))
+    done = await once.course.run()
+    evaluated = [g for g in once.groups if g.plan.purpose is Purpose.EVALUATE]
+    for greedy in (False, True):
+        before, after = (done.final(phase, greedy=greedy) for phase in (Phase.IMITATE, Phase.REINFORCE))
+        assert before is not None
+        assert after == replace(before, phase=Phase.REINFORCE)
+    twice = Journey(folder=tmp_path / "on", options=options(imitation=updates(2), measuring=MEASURED))
+    await twice.course.run()
+    again = [g for g in twice.groups if g.plan.purpose is Purpose.EVALUATE]
+    assert len(again) == 2 * len(evaluated)
+
+
 async def test_no_evaluated_task_was_ever_trained_on_or_demonstrated(tmp_path: Path) -> None:
     journey = Journey(folder=tmp_path, options=options(measuring=MEASURED, control=True))
     await journey.course.run()

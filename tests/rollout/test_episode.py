@@ -148,7 +148,9 @@ async def test_an_episode_that_is_slow_at_every_step_runs_out_of_wall_time() -> 
     )
     played = await stage.episodes.run(plan_for(), sibling=0)
     assert played.ending is Ending.INFRASTRUCTURE_ERROR
-    assert played.error == "act, turn 2, at the end of the 10 s of the episode (rollout.max_seconds): no answer within 2 s"
+    assert (
+        played.error == "act, turn 2, at the end of the 10 s of the episode (rollout.max_seconds): no answer within 2 s"
+    )
     assert len(played.turns) == 3
 
 

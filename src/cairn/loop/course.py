@@ -251,15 +251,25 @@ class Course:
         for split, per_template in wanted:
             for greedy in (False, True):
                 missing = not final or self._now.final(self._now.phase, greedy=greedy, split=split) is None
-                if per_template and missing and (final or not greedy):
-                    report = await self._evaluator.run(
-                        self._templates, split=split, per_template=per_template, tries=measuring.tries, greedy=greedy
-                    )
-                    self._note(report, final=final)
+                if not per_template or not missing or (greedy and not final):
+                    continue
+                if (same := self._measured_before(split, greedy=greedy)) is not None:
+                    self._note(replace(same, phase=self._now.phase, minutes=self._minutes()))
+                    continue
+                report = await self._evaluator.run(
+                    self._templates, split=split, per_template=per_template, tries=measuring.tries, greedy=greedy
+                )
+                self._note(self._measured(report, final=final))
 
-    def _note(self, report: EvaluationReport, *, final: bool) -> None:
+    def _measured_before(self, split: Split, *, greedy: bool) -> Measured | None:
+        """What is known of this very policy: a phase that learns nothing ends as well as the imitation before it."""
+        if self._now.phase is Phase.IMITATE or self._now.updates:
+            return None
+        return self._now.final(Phase.IMITATE, greedy=greedy, split=split)
+
+    def _measured(self, report: EvaluationReport, *, final: bool) -> Measured:
         success = report.success
-        measured = Measured(
+        return Measured(
             phase=self._now.phase,
             minutes=self._minutes(),
             split=report.split,
@@ -277,8 +287,10 @@ class Course:
             by_kind={s.kind: s.accuracy.mean for s in report.kinds},
             by_budget={b.turns: b.success.mean for b in report.budgets},
         )
+
+    def _note(self, measured: Measured) -> None:
         self._now = replace(self._now, measured=(*self._now.measured, measured))
-        if final:  # nothing is learned between the phase's checkpoint and this
+        if measured.final:  # nothing is learned between the phase's checkpoint and this
             progress.write(self._now, self.progress_file)
         self._loop.events.emit(events.evaluation(measured))
 
