@@ -179,6 +179,10 @@ def test_a_task_without_checkpoints_is_always_rolled_out_whole_by_eight() -> Non
     for tries in (0, 2, 4):
         scheduler = routed(tries, steps=0)
         assert {(type(p.start), p.group_size) for p in visit(scheduler, [0, 4, 8])} == {(Root, 8)}
+        assert scheduler.frontier(0) is None
+        again = adaptive(0)
+        again.load_state_dict(scheduler.state_dict())
+        assert again.mode(0) is scheduler.mode(0)
 
 
 def test_checkpoints_that_nobody_saved_are_no_ways_in_but_the_root_is() -> None:

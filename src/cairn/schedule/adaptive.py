@@ -96,10 +96,11 @@ class Adaptive:
         return self._progress[track].mode
 
     def frontier(self, track: int) -> int | None:
-        """The checkpoint that suffixes of a task start from; None where it is in another mode."""
-        if self._progress[track].mode is not Mode.SUFFIX:
+        """The checkpoint that suffixes of a task start from; None in another mode, and where there is no way in."""
+        ways = self._ways(track)
+        if self._progress[track].mode is not Mode.SUFFIX or not ways:
             return None
-        return self._ways(track)[self._progress[track].frontier]
+        return ways[min(self._progress[track].frontier, len(ways) - 1)]
 
     def next_plan(self) -> RolloutPlan:
         if not self._queue:
