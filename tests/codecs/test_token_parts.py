@@ -30,6 +30,7 @@ def signs(text: str) -> str:
         ('type [2] "(1)"', "aaaaapppaaaaaa"),
         ("<think>[1]</think><action>x [2]</action>", "t" * 18 + "a" * 10 + "ppp" + "a" * 9),
         ("Thought: [1]\nAction: click(start_box='(5,6)')", "t" * 13 + "a" * 25 + "ppppp" + "aa"),
+        ("a </think> [1] </think>click [2]", "t" * 23 + "a" * 6 + "ppp"),  # it thought of the tag itself
         ("Action: click(point='<point>5 6</point>')", "a" * 21 + "p" * 18 + "aa"),
         ('{"a": "click", "coordinate": [5, 6]}', "a" * 29 + "pppppp" + "a"),
         ("click('a12')", "aaaaaaa" + "ppp" + "aa"),
