@@ -185,7 +185,13 @@ def test_a_critic_may_learn_alone_at_first() -> None:
     trained = learner(wanted=replace(SETTINGS, critic=replace(FAST, alone=1)))
     before = weights(trained.policy)
     graphs: list[bool] = []
-    trained.policy.model.register_forward_pre_hook(lambda _model, _given: graphs.append(torch.is_grad_enabled()))
+    words = trained.policy.model.get_input_embeddings()
+
+    def noted(called: torch.nn.Module, _ids: object) -> None:
+        if called is words:  # and not the critic's, which is a copy and has learned to tell, too
+            graphs.append(torch.is_grad_enabled())
+
+    words.register_forward_pre_hook(noted)
     step = trained.improve(data())
     assert graphs  # scored for the guard, without the memory of a backward pass
     assert not any(graphs)
