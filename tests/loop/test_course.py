@@ -118,6 +118,19 @@ async def test_the_engine_serves_the_newest_policy_in_every_round_and_evaluation
     assert ends == [2, 4]  # imitation; reinforcement, and the control, which made as many updates
 
 
+async def test_of_what_was_saved_on_the_way_nothing_is_left_in_the_end(tmp_path: Path) -> None:
+    wanted = replace(options(imitation=updates(5), reinforcement=updates(4), control=True), save_every=1)
+    stopped = Journey(folder=tmp_path, options=wanted, answers=interrupting(3))
+    await interrupted(stopped)
+    now = progress.read(tmp_path / "progress.json").checkpoint
+    assert now in {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    later = Journey(folder=tmp_path, options=wanted, store=stopped.store)
+    later.course.resume()
+    await later.course.run()
+    left = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert left == {"demonstrate", "imitate", "reinforce", "control"}
+
+
 async def test_a_phase_that_learns_nothing_is_not_measured_again(tmp_path: Path) -> None:
     once = Journey(folder=tmp_path, options=options(imitation=updates(2), reinforcement=updates(0), measuring=MEASURED))
     done = await once.course.run()

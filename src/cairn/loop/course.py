@@ -5,6 +5,7 @@ stopped by Ctrl-C goes on where it was, and one that is killed goes on from the 
 """
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -225,11 +226,17 @@ class Course:
         progress.write(self._now, self.progress_file)
 
     def _save(self, name: str) -> None:
-        """Save the learner, then the progress that names it: what the last progress names is not overwritten."""
-        name = name if name != self._now.checkpoint else f"{name}{AGAIN}"
+        """Save the learner, then the progress that names it: what the last progress names is not overwritten.
+
+        It is removed then, unless a phase ended with it: with the optimiser's moments it is three times the model.
+        """
+        before = self._now.checkpoint
+        name = name if name != before else f"{name}{AGAIN}"
         self._loop.learner.save(self.checkpoint(name))
         self._now = replace(self._now, checkpoint=name)
         progress.write(self._now, self.progress_file)
+        if before is not None and before not in list(Phase):
+            shutil.rmtree(self.checkpoint(before), ignore_errors=True)
 
     async def _serve(self) -> None:
         await self._loop.engine.update(self._loop.learner.version)
