@@ -69,26 +69,27 @@ def train(
             return
         folder = _folder(recipe, out, resume=resume)
         places = _places(recipe, folder, overrides or [], resume=resume, smoke=smoke, control=control)
-        try:
-            with Company.of(ranks) as company:
-                finished = [
-                    _finish(
-                        place, company, recipe, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet
-                    )
-                    for place in places
-                ]
-        except KeyboardInterrupt:
-            ERR.print(f"stopped and saved; {_going_on(recipe, folder)}", soft_wrap=True)
-            raise typer.Exit(STOPPED) from None
-        except (BoundaryError, CircuitOpenError) as error:
-            raise type(error)(f"{error}\nonce that is mended, {_going_on(recipe, folder)}") from error
+        with _resumable(recipe, folder), Company.of(ranks) as company:
+            finished = [
+                _finish(place, company, recipe, resume=resume, control=control, tensorboard=tensorboard, quiet=quiet)
+                for place in places
+            ]
         if not quiet:
             OUT.print(f"next: [bold]cairn eval {folder}[/]  (evaluates the saved policy again)")
         print_json({"stages": finished, "run": str(folder)} if "stage" in finished[0] else finished[0])
 
 
-def _going_on(recipe: str, folder: Path) -> str:
-    return f"go on with: cairn train {recipe} --out {folder} --resume"
+@contextmanager
+def _resumable(recipe: str, folder: Path) -> Generator[None]:
+    """Say how to go on with a run that is stopped, or that something outside has broken."""
+    onward = f"go on with: cairn train {recipe} --out {folder} --resume"
+    try:
+        yield
+    except KeyboardInterrupt:
+        ERR.print(f"stopped and saved; {onward}", soft_wrap=True)
+        raise typer.Exit(STOPPED) from None
+    except (BoundaryError, CircuitOpenError) as error:
+        raise type(error)(f"{error}\nonce that is mended, {onward}") from error
 
 
 def _places(
