@@ -16,6 +16,7 @@ from cairn.train.guard import Bounds
 from cairn.train.learner import GradientLearner, Settings
 from cairn.train.objective import KlEstimator, Objective
 from cairn.train.optimisation import Optimisation
+from cairn.train.parts import appraisal
 from tiny_policy import batch, credited, flat_logprobs, llama, policy, prompt
 
 PLAIN = Optimisation(learning_rate=1e-3)
@@ -259,3 +260,13 @@ def test_the_learner_says_how_far_it_has_moved_from_the_reference(estimator: KlE
         apart = (now - then).gather(-1, following)[:, 0].numpy()[one.loss_mask[1:]]
         np.testing.assert_allclose(own.divergence[one.loss_mask], ESTIMATES[estimator](apart), atol=1e-4)
         assert not own.divergence[~one.loss_mask].any()
+
+
+def test_what_is_found_of_a_sample_stands_at_its_sampled_tokens_in_their_order() -> None:
+    one = credited(prompt(4), [9, 10, 11], policy=policy())
+    mask = one.sample.loss_mask
+    found = appraisal(one, 7, {7: torch.tensor([1.0, 2.0, 3.0])}, {7: np.array([4.0, 5.0, 6.0], np.float32)})
+    assert found.divergence[mask].tolist() == [1.0, 2.0, 3.0]
+    assert found.values[mask].tolist() == [4.0, 5.0, 6.0]
+    assert not found.divergence[~mask].any()
+    assert not found.values[~mask].any()
