@@ -574,6 +574,38 @@ BUGS = [
         ("picture.box(one, two, one + three, two + four)", "picture.box(one, two, three, four)"),
         ("if max(one, two, three, four) <= 1:", "if False:"),
     ),
+    *_bugs(
+        "loop/course.py",
+        ("tests/loop/test_course.py",),
+        ("if before is not None and before not in list(Phase):", "if before is not None:"),
+        ("if self._now.phase is Phase.IMITATE or self._now.updates:", "if self._now.phase is Phase.IMITATE:"),
+        ("if (same := self._measured_before(split, greedy=greedy)) is not None:", "if (same := None) is not None:"),
+    ),
+    *_bugs(
+        "store/run.py",
+        ("tests/store/test_run.py",),
+        ("self.count(ledgers.of_groups(self._keep_unfinished()))", "self._keep_unfinished()"),
+    ),
+    *_bugs(
+        "schedule/adaptive.py",
+        ("tests/schedule/test_adaptive.py",),
+        ("is not Mode.SUFFIX or not ways:", "is not Mode.SUFFIX:"),
+    ),
+    *_bugs(
+        "codecs/pixel.py",
+        ("tests/codecs/test_pixel.py",),
+        ("if self._forbidden.isdisjoint(ids))", "if ids)"),
+    ),
+    *_bugs(
+        "envs/chromium/process.py",
+        ("tests/envs/test_chromium_process.py",),
+        ('rm -rf "$scratch" "$temporary" ||', 'rm -rf "$scratch" ||'),
+    ),
+    *_bugs(
+        "app/training.py",
+        ("tests/app/test_limits.py",),
+        ("answer_seconds=options.answer_seconds,", ""),
+    ),
 ]
 
 
@@ -587,7 +619,7 @@ def caught(bug: Bug, folder: Path) -> bool:
         run = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *bug.tests],
             cwd=ROOT,
-            env={**os.environ, "CI": "true"},
+            env={**os.environ, "CI": "true", "PYTHONPATH": str(folder)},  # for what tests start, too
             capture_output=True,
             text=True,
             timeout=300,

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from transformers.utils.logging import disable_progress_bar
@@ -34,6 +35,19 @@ TESTED = (Family.QWEN2_5_VL, Family.QWEN3_VL, Family.IDEFICS3, Family.LLAVA)
 SIZE = TinySize(image=168)  # more than one window of Qwen2.5-VL's attention
 BLOBS = MemoryBlobs()
 SCREEN = (160, 210)
+
+
+def looked_at(eyes: VisionEyes, monkeypatch: pytest.MonkeyPatch) -> list[ImageId]:
+    """What these eyes are shown from now on, in order."""
+    looked: list[ImageId] = []
+    really = eyes.encode
+
+    def encode(model, images):
+        looked.extend(images)
+        return really(model, images)
+
+    monkeypatch.setattr(eyes, "encode", encode)
+    return looked
 
 
 @cache

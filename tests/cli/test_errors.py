@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from cairn.app import stages
 from cairn.cli.main import app
 from cairn.config import recipe as configuration
-from cairn.errors import CairnError, CircuitOpenError, EngineError
+from cairn.errors import CairnError, CircuitOpenError, EngineError, RankError
 from cairn.store.blobs import BlobFolder
 from cairn.store.disk import writing
 from cairn.store.run import RunWriter
@@ -223,7 +223,10 @@ def test_a_run_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     refused(result, f"{tmp_path}/file is no folder", status=3)
 
 
-@pytest.mark.parametrize(("error", "code"), [(CircuitOpenError("lost"), 4), (EngineError("the judge is gone"), 5)])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(CircuitOpenError("lost"), 4), (EngineError("the judge is gone"), 5), (RankError("rank 1 ended"), 1)],
+)
 def test_what_breaks_outside_says_how_to_go_on(
     error: CairnError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,3 +238,9 @@ def test_what_breaks_outside_says_how_to_go_on(
     assert result.exit_code == code
     assert str(error) in result.stderr
     assert f"go on with: cairn train quickstart --out {tmp_path / 'run'} --resume" in result.stderr
+
+
+def test_demonstrations_of_a_recipe_with_stages_are_not_collected_alone(tmp_path: Path) -> None:
+    result = cairn("demo", "collect", "mobile-r1", "--out", tmp_path / "run")
+    refused(result, "mobile-r1 has stages", "cairn train mobile-r1", status=2)
+    assert not (tmp_path / "run").exists()

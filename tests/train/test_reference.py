@@ -16,7 +16,7 @@ from cairn.train.learner import GradientLearner
 from cairn.train.objective import Objective
 from cairn.train.reference import Following, Reference
 from tiny_policy import batch, credited, policy
-from tiny_vision import answered, mind, screen
+from tiny_vision import answered, looked_at, mind, screen
 from train.test_learner import SETTINGS, assert_same, learner, weights
 
 BOTH = pytest.mark.parametrize("adapted", [False, True])
@@ -122,14 +122,7 @@ def test_a_reference_looks_at_images_only_where_its_scores_are_wanted(monkeypatc
         image_tokens=own.eyes.tokens,
     )
     trained = learner(own.policy, settings)
-    looked: list[str] = []
-    really = own.eyes.encode
-
-    def encode(model, images):
-        looked.extend(images)
-        return really(model, images)
-
-    monkeypatch.setattr(own.eyes, "encode", encode)
+    looked = looked_at(own.eyes, monkeypatch)
     trained.improve(data)
     assert looked == 2 * list(prompt.images)  # the policy's eyes, and the reference's
     looked.clear()

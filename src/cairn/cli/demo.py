@@ -9,7 +9,8 @@ import typer
 from cairn.cli.console import ERR, OUT, print_json, reported
 from cairn.cli.recipes import find
 from cairn.cli.running import STOPPED, run_async
-from cairn.config import recipe as configuration
+from cairn.config.stages import load_stages
+from cairn.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Collect demonstrations.")
 
@@ -31,7 +32,9 @@ def collect(
     Example: cairn demo collect quickstart --set demonstrations.per_template=5
     """
     with reported():
-        config = configuration.load(find(recipe), overrides or ())
+        config, *more = [stage.config for stage in load_stages(find(recipe), overrides or ())]
+        if more:
+            raise ConfigError(f"{recipe} has stages: cairn train {recipe} shows each of them what it imitates")
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         folder = out or Path("runs") / f"demo-{stamp}"
         from cairn.app.run import collect_demonstrations

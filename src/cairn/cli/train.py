@@ -18,7 +18,7 @@ from cairn.cli.running import STOPPED, run_async
 from cairn.config import recipe as configuration
 from cairn.config.stages import load_stages
 from cairn.data.task import Split
-from cairn.errors import BoundaryError, CircuitOpenError, ConfigError
+from cairn.errors import BoundaryError, CircuitOpenError, ConfigError, RankError
 from cairn.evaluate.report import EvaluationReport
 from cairn.loop.progress import Measured, Phase, Progress
 from cairn.loop.summary import summarise, write_csv
@@ -81,14 +81,14 @@ def train(
 
 @contextmanager
 def _resumable(recipe: str, folder: Path) -> Generator[None]:
-    """Say how to go on with a run that is stopped, or that something outside has broken."""
+    """Say how to go on with a run that is stopped, or that something outside of this process has broken."""
     onward = f"go on with: cairn train {recipe} --out {folder} --resume"
     try:
         yield
     except KeyboardInterrupt:
         ERR.print(f"stopped and saved; {onward}", soft_wrap=True)
         raise typer.Exit(STOPPED) from None
-    except (BoundaryError, CircuitOpenError) as error:
+    except (BoundaryError, CircuitOpenError, RankError) as error:
         raise type(error)(f"{error}\nonce that is mended, {onward}") from error
 
 

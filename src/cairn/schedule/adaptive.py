@@ -178,16 +178,14 @@ class Adaptive:
     def _visit(self, track: int) -> Iterator[Order]:
         progress, options = self._progress[track], self._options
         progress.visits += 1
-        ways = self._ways(track)
-        if not ways:  # no checkpoints, or none that a session could go on from
+        if not self._ways(track):  # no checkpoints, or none that a session could go on from
             yield Order(aim=Aim.ROOT, track=track, size=options.suffixes)
         elif progress.mode is Mode.LOCAL:
             for checkpoint in self._answered(track):
                 yield Order(aim=Aim.LOCAL, track=track, checkpoint=checkpoint, size=options.answers)
             if progress.visits % options.estimate_every == 0:
                 yield self._estimate(track)
-        elif progress.mode is Mode.SUFFIX:
-            way = ways[min(progress.frontier, len(ways) - 1)]
+        elif (way := self.frontier(track)) is not None:
             yield Order(aim=Aim.SUFFIX, track=track, checkpoint=way, size=options.suffixes)
         else:
             yield Order(aim=Aim.ROOT, track=track, size=options.probes)

@@ -128,7 +128,6 @@ class RunWriter:
         self._closed = True
         try:
             self.count(ledgers.of_groups(self._keep_unfinished()))
-            self._unfinished.remove()
         finally:
             self.trajectories.close()
             self._unfinished.close()

@@ -65,14 +65,11 @@ class Unfinished:
         self._journal.clear()
         self._open.clear()
 
-    def remove(self) -> None:
-        """Leave no file, where nothing is kept. Nothing more can be."""
+    def close(self) -> None:
+        """What is kept stays in the file; where nothing is, there is none."""
+        self._journal.close()
         if not self:
             self._path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """What is in the file stays there."""
-        self._journal.close()
 
     def _write(self, entry: GroupRow | str) -> None:
         self._journal.append(zlib.compress(json.dumps(entry).encode(), 1))

@@ -9,7 +9,7 @@ from cairn.data.trajectory import Prompt
 from cairn.engines.prefixes import PrefixCache
 from cairn.errors import InvariantError
 from cairn.models.vision.families import Family
-from tiny_vision import TESTED, Mind, answered, mind, screen
+from tiny_vision import TESTED, Mind, answered, looked_at, mind, screen
 
 each_family = pytest.mark.parametrize("family", TESTED)
 
@@ -92,14 +92,7 @@ def test_prompts_that_were_read_before_give_the_same_logits(family: Family) -> N
 def test_each_different_image_is_looked_at_once(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     own = mind(family)
     prompts = conversations(own)
-    looked: list[str] = []
-    really = own.eyes.encode
-
-    def encode(model, images):
-        looked.extend(images)
-        return really(model, images)
-
-    monkeypatch.setattr(own.eyes, "encode", encode)
+    looked = looked_at(own.eyes, monkeypatch)
     shown = {image for prompt in prompts for image in prompt.images}
     with torch.no_grad():
         own.policy.prefill(prompts)
