@@ -119,6 +119,16 @@ async def test_a_container_that_criu_declines_to_save_goes_on(yard: Yard) -> Non
     await container.end()
 
 
+async def test_a_process_that_is_just_ending_is_waited_for(yard: Yard) -> None:
+    container = await running(yard)
+    flag = yard.place("").parent / "once"
+    told = 'echo "Zombies with threads are not supported" >>"$CAIRN_IMAGE/dump.log"'
+    at(yard, "post-dump", f"[ -e {flag} ] || {{ touch {flag}; {told}; exit 7; }}")
+    await container.freeze(yard.place("state"))
+    assert flag.exists()
+    await container.end()
+
+
 async def test_a_full_memory_is_told_and_what_is_saved_stays_whole(yard: Yard, tmp_path: Path) -> None:
     with mounted(tmp_path / "small", size=24 << 20) as small:
         container = await running(yard)

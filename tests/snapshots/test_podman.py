@@ -25,6 +25,7 @@ from cairn.snapshots.containers.yard import Limits
 
 IDENTITY = "0123456789abcdef"
 IN_FLIGHT = "(00.1) Error (criu/sk-inet.c:191): inet: In-flight connection (l) for 7\n(00.2) Error: Dumping FAILED.\n"
+ENDING = "(00.1) Error (criu/seize.c:882): Zombies with threads are not supported\n(00.2) Error: Dumping FAILED.\n"
 REFUSED = "(00.0) Error (criu/util.c:1): rlimit: no\n(00.1) Error (criu/fsnotify.c:2): no such watch\nDumping FAILED.\n"
 CUT_SHORT = "(00.1) Dumping pages\n"
 SAVED = "(00.9) Dumping finished successfully\n"
@@ -132,6 +133,13 @@ def test_settings_reach_the_monitors_that_restore_containers(tmp_path: Path) -> 
     assert "manage-cgroups=ignore" in (tmp_path / "criu.conf").read_text()
 
 
+@pytest.mark.parametrize(("answer", "lock"), [("exit 0", "nftables"), ("exit 1", "skip")])
+def test_the_network_is_held_still_where_the_kernel_can_do_it(tmp_path: Path, answer: str, lock: str) -> None:
+    program(tmp_path / "bin" / "criu", f'[ "$*" = "check --feature network_lock_nftables" ] || exit 2\n{answer}')
+    Settings(folder=tmp_path, criu=tmp_path / "bin", runtime=Path("/opt/runc")).write()
+    assert f"network-lock {lock}\n" in (tmp_path / "criu.conf").read_text()
+
+
 def test_the_empty_image_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
     write_image(tmp_path / "one.tar")
     write_image(tmp_path / "other.tar")
@@ -141,11 +149,12 @@ def test_the_empty_image_is_the_same_wherever_it_is_made(tmp_path: Path) -> None
 # ── failures ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_connection_in_flight_is_waited_for_up_to_five_times(tmp_path: Path) -> None:
-    keeper = Scripted(tmp_path, *[(1, "failed", IN_FLIGHT)] * 4, (0, IDENTITY, SAVED))
+@pytest.mark.parametrize(("noted", "told"), [(IN_FLIGHT, "In-flight"), (ENDING, "Zombies")])
+async def test_what_is_over_in_a_moment_is_waited_for_up_to_five_times(tmp_path: Path, noted: str, told: str) -> None:
+    keeper = Scripted(tmp_path, *[(1, "failed", noted)] * 4, (0, IDENTITY, SAVED))
     assert await podman(keeper, tmp_path).checkpoint(IDENTITY, tmp_path) == 5
-    keeper = Scripted(tmp_path / "b", *[(1, "failed", IN_FLIGHT)] * 5)
-    with pytest.raises(DeclinedError, match=r"attempt 5: .*In-flight"):
+    keeper = Scripted(tmp_path / "b", *[(1, "failed", noted)] * 5)
+    with pytest.raises(DeclinedError, match=rf"attempt 5: .*{told}"):
         await podman(keeper, tmp_path / "b").checkpoint(IDENTITY, tmp_path)
     assert len(keeper.commands) == 5
 

@@ -11,6 +11,7 @@
 # The container's network namespace is this shell's own; descriptor 6 is the same, for criu.
 # CAIRN_OWNER is the owner's mark, and CAIRN_GROUPS the folders of the control groups that the container is to join.
 set -eu
+PATH=$PATH:/usr/sbin:/sbin # not everybody's path has them
 trap '' HUP INT TERM
 mode=$1 folder=$2 rootfs=$3 disk=$4 run=$5
 shift 5
@@ -50,6 +51,9 @@ if [ "$mode" = start ]; then
             "$@" </dev/null >/tmp/agent.log 2>&1 5<&- 6<&-
     ' container "$folder/root" "$folder" "$@" </dev/null 5<&- 6<&- &
 else
+    # A connection's data that was not sent is sent while criu restores it, to a peer that may not be there yet and would
+    # reset it. So nothing passes until hook.sh says so; TCP sends it again.
+    tc qdisc add dev lo root pfifo limit 0 2>/dev/null || :
     # stays as the parent of process 1, and collects it when it ends
     export CAIRN_FOLDER="$folder"
     join "$@" </dev/null 5<&- &

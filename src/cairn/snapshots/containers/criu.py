@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,11 @@ from cairn.snapshots.containers.cgroups import ControlGroup
 FOLDER_VARIABLE = "CAIRN_FOLDER"
 """For hook.sh: the container's folder."""
 
+PASSING = ("In-flight connection", "Zombies with threads are not supported")
+"""What criu declines and is over in a moment: a connection that is being made, a process that is ending."""
+
 _DUMP_SECONDS = 60.0
-_IN_FLIGHT = "In-flight connection"
+_ANSWER_SECONDS = 20.0
 _ATTEMPTS = 5
 _PAUSE = 0.02
 _EXTERNAL = "containerNet"
@@ -59,7 +63,7 @@ class Criu:
             if code < 0:
                 raise SessionError(f"the container could not be saved: criu was ended by signal {-code} in the middle")
             log = _read(image / "dump.log")
-            if attempt == _ATTEMPTS or not _in_flight(code, log, image):
+            if attempt == _ATTEMPTS or not _passing(code, log, image):
                 break
             await asyncio.sleep(_PAUSE * attempt)
             attempt += 1
@@ -86,10 +90,24 @@ def _empty(image: Path) -> None:
         raise DeclinedError(f"the container could not be saved to {image}: {error.strerror}") from error
 
 
-def _in_flight(code: int, log: str, image: Path) -> bool:
-    """Whether something was on its way: a connection, which criu declines, or messages, which it may not thaw."""
+def network_lock(program: Path) -> str:
+    """What criu holds a network still with, while it saves or restores the connections in it: its option's value.
+
+    Data that a connection has not sent is sent while it is restored, to a peer that may not be there yet and would
+    reset it. Kernels without nf_tables take that risk.
+    """
+    command = [str(program), "check", "--feature", "network_lock_nftables"]
+    try:
+        asked = subprocess.run(command, capture_output=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603 - ours
+    except (OSError, subprocess.TimeoutExpired):
+        return "skip"
+    return "skip" if asked.returncode else "nftables"
+
+
+def _passing(code: int, log: str, image: Path) -> bool:
+    """Whether it may be saved in a moment. Messages on their way are saved, and criu may not thaw them."""
     if code:
-        return _IN_FLIGHT in log
+        return any(reason in log for reason in PASSING)
     return any(image.glob("sk-queues*.img"))
 
 

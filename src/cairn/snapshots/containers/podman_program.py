@@ -1,5 +1,6 @@
 """Podman's command lines, and what its failures mean."""
 
+import asyncio
 import json
 import resource
 import shutil
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from cairn.errors import SessionError
 from cairn.scratch import OWNER_VARIABLE, mark
-from cairn.snapshots.containers.criu import DeclinedError
+from cairn.snapshots.containers.criu import PASSING, DeclinedError, network_lock
 from cairn.snapshots.containers.empty_image import NAME as IMAGE
 from cairn.snapshots.containers.family import children_of
 from cairn.snapshots.containers.yard import Limits
@@ -34,7 +35,7 @@ _START_SECONDS = 60.0
 _SAVE_SECONDS = 90.0
 _REMOVE_SECONDS = 30.0
 _ATTEMPTS = 5
-_IN_FLIGHT = "In-flight connection"
+_PAUSE = 0.02
 _UNHARMED = ("Dumping FAILED", "Dumping finished successfully")
 """What criu says last, when the container goes on as it was."""
 
@@ -59,7 +60,7 @@ runroot = "/run/podman"
 skip_mount_home = "true"
 """
 # control groups stay as the runtime makes them, and criu finds no others than those that it knows
-_CRIU = "network-lock skip\ntcp-established\nfile-locks\nghost-limit 64M\nmanage-cgroups=ignore\n"
+_CRIU = "network-lock {lock}\ntcp-established\nfile-locks\nghost-limit 64M\nmanage-cgroups=ignore\n"
 _HOOKS = "/run/cairn/hooks"
 _HOOK = {
     "version": "1.0.0",
@@ -92,7 +93,7 @@ class Settings:
             _SETTINGS.format(runtime=json.dumps(str(self.runtime)), variables=variables), encoding="utf-8"
         )
         self._storage.write_text(_STORAGE_SETTINGS.format(storage=_STORAGE), encoding="utf-8")
-        (self.folder / "criu.conf").write_text(_CRIU, encoding="utf-8")
+        (self.folder / "criu.conf").write_text(_CRIU.format(lock=network_lock(self.criu / "criu")), encoding="utf-8")
         (self.folder / "policy.json").write_text(json.dumps(_ANYTHING), encoding="utf-8")
         (self.folder / "hook.json").write_text(json.dumps(_HOOK), encoding="utf-8")
         shutil.rmtree(self.folder / "storage", ignore_errors=True)
@@ -176,10 +177,11 @@ class Podman:
             log = self._log_of_dump(identity)
             if not any(ending in log for ending in _UNHARMED):
                 raise SessionError(f"the container could not be saved: {_last(said)}")
-            if _IN_FLIGHT not in log or attempt == _ATTEMPTS:
+            if not any(reason in log for reason in PASSING) or attempt == _ATTEMPTS:
                 raise DeclinedError(
                     f"the container could not be saved, attempt {attempt}: {_errors(log) or _last(said)}"
                 )
+            await asyncio.sleep(_PAUSE * attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def remove(self, name: str) -> None:
