@@ -79,6 +79,7 @@ class RunWriter:
         self.blobs = BlobFolder(path / "blobs")
         self.events = JsonlSink(path / "events.jsonl", now=now)
         self._unfinished = Unfinished(path / "unfinished", sync=sync)
+        self._newest: ScoredGroup | None = None  # recorded here
         self._ledger = Ledger()
         self._closed = False
 
@@ -109,6 +110,7 @@ class RunWriter:
     def record(self, group: ScoredGroup) -> None:
         """Store a group and count it. Durable on return."""
         self.trajectories.append(group)
+        self._newest = group
         self._unfinished.complete(group.plan.group_id)
         self.count(ledgers.of_groups([group]))
 
@@ -127,7 +129,7 @@ class RunWriter:
             return
         self._closed = True
         try:
-            self.count(ledgers.of_groups(self._keep_unfinished()))
+            self.count(ledgers.of_groups(self._keep_unfinished(self._newest)))
         finally:
             self.trajectories.close()
             self._unfinished.close()
@@ -136,14 +138,13 @@ class RunWriter:
 
     def _recover(self) -> None:
         """Record what a killed process had played of incomplete groups, and count everything afresh."""
-        self._keep_unfinished()
+        if self._unfinished:
+            newest = deque(self.trajectories.read(), maxlen=1)
+            self._keep_unfinished(newest[0] if newest else None)
         self.count(recount(read_ledger(self.path / "ledger.json"), self.trajectories.read()))
 
-    def _keep_unfinished(self) -> Sequence[ScoredGroup]:
-        if not self._unfinished:
-            return ()
-        newest = deque(self.trajectories.read(), maxlen=1)
-        groups = self._unfinished.recovered(newest[0] if newest else None)
+    def _keep_unfinished(self, newest: ScoredGroup | None) -> Sequence[ScoredGroup]:
+        groups = self._unfinished.recovered(newest)
         for group in groups:
             self.trajectories.append(group)
         self._unfinished.clear()
