@@ -54,7 +54,7 @@ def load_program() -> ModuleType:
 TWO = load_program()
 
 
-LIVES = ("plain", "steps", "improved", "prefer", "vision", "resumed", "from one", "infinite")
+LIVES = ("plain", "steps", "improved", "prefer", "vision", "pixel", "resumed", "from one", "infinite")
 
 
 def run(names: str, folder: Path, *, count: int = 2) -> Ranks:
@@ -109,7 +109,7 @@ def assert_equal(found: Ranks, name: str, alone: GradientLearner) -> None:
         torch.testing.assert_close(told[weight], value, atol=2e-5, rtol=1e-4, msg=weight)
 
 
-@pytest.mark.parametrize("name", ["plain", "steps", "improved", "prefer", "vision"])
+@pytest.mark.parametrize("name", ["plain", "steps", "improved", "prefer", "vision", "pixel"])
 def test_two_ranks_compute_what_one_does(found: Ranks, name: str) -> None:
     assert_equal(found, name, TWO.learner(name))
 

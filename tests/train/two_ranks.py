@@ -17,12 +17,17 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from cairn.codecs.pixel import PixelCodec
 from cairn.data.action import Click
 from cairn.data.coordinates import Point
+from cairn.data.pixel_vocabulary import PixelVocabulary
 from cairn.data.sample import Batch, Preference
 from cairn.data.trajectory import Prompt
 from cairn.errors import InvariantError, RankError
 from cairn.models.loading import load_vision_model
+from cairn.models.pixel.configuration import PixelConfig
+from cairn.models.pixel.modeling import PixelForCausalLM
+from cairn.models.pixel.processing import PixelFeatures, PixelImageProcessor
 from cairn.models.policy import Policy
 from cairn.models.vision.eyes import VisionEyes
 from cairn.models.vision.families import Family
@@ -58,6 +63,8 @@ def settings(name: str, blobs: BlobStore = BLOBS) -> Settings:
         case "vision":
             eyes = VisionEyes(seeing(blobs))
             return replace(SETTINGS, placeholder_id=eyes.placeholder_id, image_tokens=eyes.tokens, max_tokens=200)
+        case "pixel":
+            return replace(SETTINGS, placeholder_id=PixelVocabulary.IMAGE)
         case _:
             return SETTINGS
 
@@ -70,6 +77,8 @@ def learner(name: str, group: Group | None = None, blobs: BlobStore = BLOBS) -> 
     own = policy()
     if name == "vision":
         own = Policy(model=load_vision_model(directory(Family.QWEN2_5_VL)), eyes=VisionEyes(seeing(blobs)))
+    if name == "pixel":
+        own = pointing(blobs)
     if group is None:
         return GradientLearner(policy=own, settings=settings(name, blobs))
     return GradientLearner(policy=ShardedPolicy.of(own, group.mesh), settings=settings(name, blobs), ranks=group)
@@ -78,6 +87,8 @@ def learner(name: str, group: Group | None = None, blobs: BlobStore = BLOBS) -> 
 def data(name: str, version: int) -> Batch:
     if name == "vision":
         return shown(version)
+    if name == "pixel":
+        return pointed(version)
     return batch(policy(), seed=version, version=version)
 
 
@@ -90,6 +101,28 @@ def shown(version: int) -> Batch:
         credited(where, [50 + i, 60, 70 + i], credit=(i - 1.5) / 4, version=version)
         for where in (seen, words)
         for i in range(4)
+    ]
+    return Batch(samples=tuple(samples))
+
+
+def pointing(blobs: BlobStore) -> Policy:
+    """A small pixel policy, off its neutral start."""
+    with torch.random.fork_rng():
+        torch.random.manual_seed(0)
+        model = PixelForCausalLM(PixelConfig(width=16, fine=8, text_width=16, blocks=2, text_layers=1))
+        for weight in model.parameters():
+            torch.nn.init.normal_(weight, std=0.2)
+    return Policy(model=model, image_features=PixelFeatures(blobs=blobs, processor=PixelImageProcessor()))
+
+
+def pointed(version: int) -> Batch:
+    """Answers of two tokens, which some weights are for alone, and of one: a rank may well have none of the first."""
+    layout = PixelConfig().vocabulary
+    codec = PixelCodec(vocabulary=layout, crop=PixelConfig().crop)
+    where = codec.prompt('Enter "ada"', [], screen(version, size=(160, 210)))
+    typed, clicked = [layout.start + 1, layout.end + 1], [layout.place + 5]
+    samples = [
+        credited(where, answer, credit=(i - 1.5) / 4, version=version) for answer in (typed, clicked) for i in range(4)
     ]
     return Batch(samples=tuple(samples))
 

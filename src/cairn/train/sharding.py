@@ -100,6 +100,7 @@ def shard(model: PreTrainedModel, mesh: DeviceMesh) -> PreTrainedModel:
     setattr(model, _WITHIN, types.MethodType(_call, model))
     fully_shard(model, mesh=mesh)
     register_fsdp_forward_method(model, _WITHIN)
+    _forget_inner_calls(model)
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
@@ -162,6 +163,17 @@ def copy_whole(path: Path, model: PreTrainedModel) -> None:
 
 def _call(_model: nn.Module, call: Callable[[], T]) -> T:
     return call()
+
+
+def _forget_inner_calls(model: PreTrainedModel) -> None:
+    """Have FSDP see `_WITHIN` alone, not the calls of the model inside of it.
+
+    It would exchange the gradients of what such a call has used as soon as its inputs have theirs; ranks whose parts
+    hold other kinds of answers use other weights, and would wait for each other in vain.
+    """
+    state = cast("FSDPModule", model)._get_fsdp_state()  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001 - the only way
+    for hook in ("_pre_forward_hook_handle", "_post_forward_hook_handle"):
+        getattr(state, hook).remove()
 
 
 def _layers(model: PreTrainedModel) -> list[nn.Module]:
