@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import struct
+import zlib
 from pathlib import Path
 
 from PIL import Image
@@ -18,6 +19,13 @@ def png(*, width: int = WIDTH, height: int = HEIGHT, shade: int = 0, kind: str =
     packed = io.BytesIO()
     Image.new("RGB", (width, height), (shade, 0, 0)).save(packed, kind)
     return packed.getvalue()
+
+
+def png_header(width: int, height: int) -> bytes:
+    """The beginning of a PNG that claims to be of this size."""
+    chunks = (b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), b"IDAT")
+    packed = (struct.pack(">I", len(one) - 4) + one + struct.pack(">I", zlib.crc32(one)) for one in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
 def picture(folder: Path, name: str, *, width: int = WIDTH, height: int = HEIGHT, shade: int = 0) -> str:

@@ -1,6 +1,7 @@
 """ScreenSpot and its kin: boxes become fractions, pictures become tasks, and damage has a line."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from cairn.formats import screenspot
 from cairn.formats.places import Picture
 from cairn.formats.rows import DamageError
 from cairn.testing.memory import MemoryBlobs
-from formats.made import apart, picture, png, rows
+from formats.made import apart, picture, png, png_header, rows
 
 whole = st.integers(0, 3000)
 
@@ -94,6 +95,14 @@ def test_pro_is_broken_down_by_field(tmp_path: Path) -> None:
         ({"img_filename": "text.png"}, "is damaged"),
         ({"img_filename": "cut.png"}, "is damaged"),
         ({"img_filename": "old.bmp"}, "only PNG, JPEG and WebP"),
+        ({"bbox": [20, 40, 0, 80]}, "a box without width or height"),
+        ({"bbox": [10**299, 40, 5, 5]}, "bbox must be a number between"),
+        ({"instruction": "half \ud800"}, "half a surrogate pair, which is no text: half \\ud800"),
+        ({"img_filename": "a\0.png"}, "no file can have that name"),
+        ({"img_filename": "a" * 5000}, "cannot be read: File name too long"),
+        ({"img_filename": "huge.png"}, "is too large for a screenshot"),
+        ({"img_filename": "/etc/hostname"}, "/etc/hostname lies outside of the data set"),
+        ({"img_filename": "../../a.png"}, "../../a.png lies outside of the data set"),
     ],
 )
 def test_a_damaged_row_is_named_with_its_line_and_the_others_are_read(
@@ -103,12 +112,61 @@ def test_a_damaged_row_is_named_with_its_line_and_the_others_are_read(
     (tmp_path / "text.png").write_text("not a picture")
     (tmp_path / "cut.png").write_bytes(png()[:-20])
     (tmp_path / "old.bmp").write_bytes(png(kind="BMP"))
+    (tmp_path / "huge.png").write_bytes(png_header(60_000, 60_000))
     path = rows(tmp_path / "screenspot_mobile.json", [row(), row(**changes), row()])
     states, damaged, _ = read(path)
     assert len(states) == 2
     (one,) = damaged
     assert one.where == f"{path}:3"
     assert said in one.reason
+    assert len(one.reason) < 700
+    assert "object at 0x" not in one.reason
+
+
+def test_pictures_beside_the_annotations_folder_may_be_named_from_it(tmp_path: Path) -> None:
+    picture(tmp_path / "images", "a.png")
+    path = rows(tmp_path / "annotations" / "web.json", [row(img_filename="../images/a.png")])
+    states, damaged, _ = read(path)
+    assert (len(states), damaged) == (1, [])
+
+
+@pytest.mark.parametrize(("ending", "line"), [(".json", 3), (".jsonl", 2)])
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b'"open settings"', b'"\xf6ffnen"', "holds bytes that are not UTF-8"),
+        (b'"ios"', b"[" * 100_000, "nested too deep"),
+        (b"20,", b"9" * 5000 + b",", "bbox must be a number between"),
+    ],
+)
+def test_json_that_cannot_be_read_is_damage_with_its_line(
+    tmp_path: Path, ending: str, line: int, old: bytes, new: bytes, said: str
+) -> None:
+    picture(tmp_path, "a.png")
+    path = rows(tmp_path / f"web{ending}", [row(), row()])
+    good, bad = path.read_bytes().rsplit(b'{"img', 1)
+    path.write_bytes(good + b'{"img' + bad.replace(old, new))
+    states, damaged, _ = read(path)
+    assert len(states) == 1
+    assert [one.where for one in damaged] == [f"{path}:{line}"]
+    assert said in damaged[0].reason
+
+
+def test_rows_on_one_line_are_named_by_their_number(tmp_path: Path) -> None:
+    picture(tmp_path, "a.png")
+    path = tmp_path / "web.json"
+    path.write_text(json.dumps([row(), row(bbox=[]), row()]))
+    states, damaged, _ = read(path)
+    assert len(states) == 2
+    assert [one.where for one in damaged] == [f"{path}:1, row 2"]
+
+
+def test_json_of_another_type_is_not_called_broken(tmp_path: Path) -> None:
+    path = tmp_path / "web.json"
+    path.write_text(json.dumps(row()))
+    _, damaged, _ = read(path)
+    assert len(damaged) == 1
+    assert damaged[0].reason.startswith("must be a JSON array, and begins with '{")
 
 
 def test_a_row_that_is_no_object_is_damage(tmp_path: Path) -> None:
@@ -119,7 +177,7 @@ def test_a_row_that_is_no_object_is_damage(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("cut", ["[\n1, {", '[\n{"a": 1}\n{"b": 2}]', "{}", ""])
+@pytest.mark.parametrize("cut", ["[\n1, {", '[\n{"a": 1}\n{"b": 2}]', ""])
 def test_broken_json_is_named_with_its_line(tmp_path: Path, cut: str) -> None:
     path = tmp_path / "screenspot_mobile.json"
     path.write_text(cut)
@@ -139,7 +197,7 @@ def test_pixels_become_fractions_and_back_within_a_hair(
     width: int, height: int, left: int, top: int, right: int, bottom: int
 ) -> None:
     shot = Picture(image=ImageId("x"), width=width, height=height)
-    fits = left <= right <= 1.01 * width and top <= bottom <= 1.01 * height
+    fits = left < min(right, width) and right <= 1.01 * width and top < min(bottom, height) and bottom <= 1.01 * height
     if not fits:
         with pytest.raises(DamageError):
             shot.box(left, top, right, bottom)

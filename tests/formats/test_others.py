@@ -86,6 +86,8 @@ def test_gui_r1s_parquet_holds_pictures_and_its_history_becomes_part_of_the_goal
         ({"gt_bbox": [-100, -100]}, "gt_action click needs a place, and gt_bbox has none"),
         ({"gt_bbox": [0.1, 0.2, 0.3]}, "gt_bbox must hold 0 or 2 or 4 numbers, got 3"),
         ({"gt_bbox": [0.3, 0.2, 0.1, 0.4]}, "before its left or top one"),
+        ({"gt_action": "type"}, "gt_action type needs a text, and gt_input_text has none"),
+        ({"gt_bbox": [0.1, 0.2, 0.1, 0.4]}, "a box without width or height"),
         ({"gt_action": "scroll", "gt_input_text": "in"}, "unknown direction 'in'"),
         ({"image": None}, "image holds neither bytes nor the name of a file"),
         ({"instruction": ""}, "instruction is empty"),
@@ -113,6 +115,13 @@ def test_a_damaged_row_of_a_parquet_file_is_named_by_its_number(tmp_path: Path) 
     states, damaged = gui(tmp_path)
     assert len(states) == 1
     assert damaged[0].where == f"{tmp_path}/train.parquet, row 2"
+    assert damaged[0].reason == "the picture in the row is damaged: it does not begin as a picture does"
+
+
+def test_a_parquet_file_that_is_missing_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "train.parquet").symlink_to(tmp_path / "nowhere")
+    _, damaged = gui(tmp_path)
+    assert [one.reason for one in damaged] == ["cannot be read: No such file or directory"]
 
 
 # ── OmniACT ───────────────────────────────────────────────────────────────────
@@ -147,6 +156,18 @@ def omni(tmp_path: Path, *scripts: str, boxes: object = None):
         ("pyautogui.typewrite('ada')", Type("ada")),
         ("pyautogui.press('enter')", Key("Enter")),
         ("pyautogui.hotkey('ctrl', 'c')", Key("Control+c")),
+        ("pyautogui.click(y=100, x=50)", Click(Point(0.25, 0.25))),
+        ("pyautogui.click((50, 100))", Click(Point(0.25, 0.25))),
+        ("pyautogui.click(50, 100, clicks=2, interval=0.1)", DoubleClick(Point(0.25, 0.25))),
+        ("pyautogui.click(50, 100, 2)", DoubleClick(Point(0.25, 0.25))),
+        ("pyautogui.click(50, 100, button='right')", RightClick(Point(0.25, 0.25))),
+        (
+            "pyautogui.moveTo(y=100, x=50, duration=1)\npyautogui.dragTo(y=0, x=200)",
+            Drag(Point(0.25, 0.25), Point(1.0, 0.0)),
+        ),
+        ("pyautogui.scroll(-10, x=50, y=100)", Scroll(Point(0.25, 0.25), 0.0, 0.5)),
+        ("pyautogui.press(keys=['tab'], presses=1)", Key("Tab")),
+        ("import pyautogui\npyautogui.write(interval=0.1, message='ada')", Type("ada")),
     ],
 )
 def test_the_first_action_of_a_script_is_recorded(tmp_path: Path, script: str, expected: Action) -> None:
@@ -179,6 +200,18 @@ def test_a_click_aims_at_the_annotated_box(tmp_path: Path, boxes: object) -> Non
         ("Task: a\nOutput Script:\npyautogui.click('a', 1)", "a place is two numbers"),
         ("Task: a\nOutput Script:\npyautogui.click(900, 1)", "x lies off the screen"),
         ("Task: a\nOutput Script:\npyautogui.beep()", "no action that is known here"),
+        ("Task: a\nOutput Script:\npyautogui.click(30, 40, button='middle')", "is no single action"),
+        ("Task: a\nOutput Script:\npyautogui.click(30, 40, 3)", "is no single action"),
+        ("Task: a\nOutput Script:\npyautogui.rightClick(30, 40, button='left')", "has no button"),
+        ("Task: a\nOutput Script:\npyautogui.click(True, 20)", "a place is two numbers"),
+        ("Task: a\nOutput Script:\npyautogui.click()", "depends on where the pointer is"),
+        ("Task: a\nOutput Script:\npyautogui.click(0x" + "f" * 9999 + ", 1)", "no plain value"),
+        ("Task: a\nOutput Script:\npyautogui.press('tab', presses=3)", "the script presses it 3 times"),
+        ("Task: a\nOutput Script:\npyautogui.press(['a', 'b'])", "the script presses 2, one by one"),
+        ("Task: a\nOutput Script:\npyautogui.write({[1]: 2})", "no plain value"),
+        ("Task: a\nOutput Script:\npyautogui.write('\\ud800')", "half a surrogate pair"),
+        ("Task: a\nOutput Script:\npyautogui.click(" + "-" * 100_000 + "1, 1)", "nested too deep"),
+        ("Task: a\nOutput Script:\nfor _ in range(2):\n  pyautogui.click(1, 1)", "does more than to call pyautogui"),
     ],
 )
 def test_a_script_that_says_no_action_is_named_with_its_line_and_never_run(
@@ -191,6 +224,25 @@ def test_a_script_that_says_no_action_is_named_with_its_line_and_never_run(
     number = int(one.where.removeprefix(f"{path}:"))
     assert '"1": {' in path.read_text().splitlines()[number - 1]
     assert said in one.reason
+
+
+@pytest.mark.parametrize(
+    ("box", "said"),
+    [
+        (None, "the box file {path} cannot be read: No such file or directory"),
+        (b"[" * 100_000, "the box file {path} is JSON that is nested too deep to be read"),
+        (b'{"label": "\xf6"}', "the box file {path} is not UTF-8: save it as UTF-8"),
+    ],
+)
+def test_a_box_file_that_cannot_be_read_is_damage_of_its_row(tmp_path: Path, box: bytes | None, said: str) -> None:
+    omni(tmp_path, "Task: a\nOutput Script:\npyautogui.click(100,100)", boxes=[])
+    path = tmp_path / "boxes" / "screen_1.txt"
+    path.unlink()
+    if box is not None:
+        path.write_bytes(box)
+    states, damaged = apart(list(omniact.read(tmp_path / "train.json", blobs=MemoryBlobs())))
+    assert not states
+    assert [str(one) for one in damaged] == [f"{tmp_path}/train.json:2: {said.format(path=path)}"]
 
 
 # ── LLaVA ─────────────────────────────────────────────────────────────────────
@@ -234,6 +286,13 @@ def talked(tmp_path: Path, *found: object, grid: Grid = Grid.AUTO):
         ('{"action": "open_app", "text": "Clock"}', Open("Clock")),
         ('{"action": "answer", "text": "42"}', Answer("42")),
         ('{"action": "terminate"}', Finish()),
+        ('[{"action": "click", "point": [500, 250]}]', Click(Point(0.5, 0.25))),
+        ('{"name": "gui", "arguments": "{\\"action\\": \\"type\\", \\"text\\": \\"{a}\\"}"}', Type("{a}")),
+        ('{"action": "wait", "time": 5}', Wait(5.0)),
+        ('{"action": "wait"}', Wait(1.0)),
+        ('type "{a} [1, 2]"', Type("{a} [1, 2]")),
+        ('I type it.\ntype "call (1, 2)"', Type("call (1, 2)")),
+        ("At (500, 250): (500, 250)", Click(Point(0.5, 0.25))),
     ],
 )
 def test_answers_in_the_forms_that_are_about_are_read(tmp_path: Path, answer: str, expected: Action) -> None:
@@ -296,6 +355,26 @@ def test_messages_with_roles_are_read_too(tmp_path: Path) -> None:
         (talk("go", "(1, 1)"), "an answer comes before the first <image>"),
         (talk("<image>go", "I cannot tell"), "says no action that is known here"),
         (talk("<image>go", '{"action": "fly"}'), "unknown action 'fly'"),
+        (
+            talk("<image>go", '[{"action": "type", "text": "a"}, {"action": "click", "point": [30, 40]}]'),
+            "more than one action",
+        ),
+        (
+            talk("<image>go", '{"action": "type", "text": "call [1, 2]"} {"action": "enter"}'),
+            "more than one action",
+        ),
+        (
+            talk("<image>go", '{"action": "click", "point": [1, 2]} or {"action": "click", "point": [3, 4]}'),
+            "more than one action",
+        ),
+        (talk("<image>go", '{"action": "enter"} {oops [1, 2]'), "more than one action"),
+        (talk("<image>go", "{'action': 'type', 'text': 'call [1, 2]'}"), "holds braces, and no action in JSON"),
+        (talk("<image>go", 'type "a"\nclick (30, 40)'), "more than one action"),
+        (talk("<image>go", "(1, 2) or (3, 4)"), "more than one place"),
+        (talk("<image>go", '{"name": "gui", "arguments": "{oops"}'), "arguments: is not JSON"),
+        (talk("<image>go", '{"action": "wait", "time": -1}'), "time must be above 0"),
+        (talk("<image>go", '{"action": "type", "text": "\\ud800"}'), "half a surrogate pair"),
+        (talk("<image>go", '{"a":' * 100_000), "no action in JSON"),
         (talk("<image>go", "(2000, 1)"), "x lies off the screen"),
         (talk("<image>go"), "holds no answer"),
         (talk("<image>go", "(1, 1)", image=5), "image must be the name of a picture"),

@@ -131,6 +131,7 @@ def test_a_number_without_an_end_is_damage() -> None:
         ([{"action_type": "click", "x": 300, "y": 3}], {}, "x lies off the screen, at 1.5 of it"),
         ([{"action_type": "scroll", "direction": "in"}], {}, "unknown direction 'in'"),
         (["{oops"], {}, "an action is not JSON"),
+        (["[" * 100_000], {}, "an action is JSON that is nested too deep"),
         ([{"action_type": "wait"}], {"screenshots": []}, "1 actions, 0 screenshots"),
         ([{"action_type": "wait"}], {"step_instructions": []}, "0 instructions"),
         ([{"action_type": "wait"}], {"goal": None}, "goal must be a string"),
@@ -191,7 +192,7 @@ def test_touches_lifts_and_buttons_become_actions(tmp_path: Path, changes: dict[
 
 
 def test_a_click_aims_at_the_smallest_annotated_box_that_holds_it(tmp_path: Path) -> None:
-    boxes = [0.0, 0.0, 1.0, 1.0, 0.2, 0.4, 0.1, 0.2, 0.7, 0.7, 0.1, 0.1]
+    boxes = [0.25, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.2, 0.4, 0.1, 0.2, 0.7, 0.7, 0.1, 0.1]
     states, _, _ = wild(tmp_path, {"general": [[step(annot_position=boxes)]]})
     assert states[0].start.target == Box(top=0.2, left=0.4, height=0.1, width=0.2)
 
@@ -209,6 +210,7 @@ def test_subsets_are_templates_and_episodes_tasks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"action_type_id": 4.7}, "step 1: unknown action_type_id 4.7"),
         ({"action_type_id": 99}, "step 1: unknown action_type_id 99"),
         ({"action_type_text": "scroll in"}, "unknown action_type_text 'scroll in'"),
         ({"touch": [0.5]}, "touch must hold 2 numbers"),

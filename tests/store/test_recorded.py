@@ -119,6 +119,18 @@ def test_a_set_is_written_once_and_an_unfinished_one_is_none(tmp_path: Path) -> 
         RecordedWriter(tmp_path / "set", origin="a test")
 
 
+def test_a_set_that_is_given_up_leaves_nothing_of_its_own(tmp_path: Path) -> None:
+    for folder in (tmp_path / "new", tmp_path / "old"):
+        if folder.name == "old":
+            folder.mkdir()
+            (folder / "notes").write_text("somebody else's")
+        writer = RecordedWriter(folder, origin="a test")
+        writer.blobs.put(b"a picture")
+        writer.abandon()
+        writer.abandon()
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == ["old", "old/notes"]
+
+
 def test_two_states_of_one_name_are_refused(tmp_path: Path) -> None:
     writer = RecordedWriter(tmp_path / "set", origin="a test")
     writer.add(state(0, 0))

@@ -8,7 +8,6 @@ episode is a list of steps with `ep_id`, `goal`, `img_filename` (without its end
 A click whose place lies in an annotated box has the smallest such box as its target.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,15 +17,15 @@ from cairn.data.observation import Box
 from cairn.data.recorded import RecordedState, recorded_task
 from cairn.data.task import Recorded
 from cairn.formats.android_control import SCROLLS
+from cairn.formats.files import picture_path
+from cairn.formats.json_text import JsonCursor, JsonError, broken
 from cairn.formats.places import Pictures, fraction, holding
 from cairn.formats.rows import (
     DamageError,
     Entry,
     Found,
-    JsonCursor,
     Row,
     as_number,
-    broken,
     fields,
     files_in,
     items,
@@ -35,7 +34,6 @@ from cairn.formats.rows import (
     states_of,
     text,
 )
-from cairn.formats.screenspot import picture_path
 from cairn.ports import BlobStore
 
 NAME = "aitw"
@@ -62,12 +60,12 @@ def read(path: Path, *, blobs: BlobStore) -> Iterator[Found]:
 
 
 def _episodes(file: Path) -> Iterator[tuple[str, Entry]]:
-    cursor = JsonCursor.of(file)
     try:
+        cursor = JsonCursor.of(file)
         for subset in cursor.members():
-            for line in cursor.array():
-                yield subset, Entry(where=f"{file}:{line}", value=cursor.value())
-    except json.JSONDecodeError as error:
+            for entry in cursor.entries(file):
+                yield subset, entry
+    except JsonError as error:
         yield "", broken(file, error)
 
 
@@ -105,14 +103,14 @@ def _state(
 
 
 def _action(row: Row) -> tuple[Action, Box | None]:
-    kind = int(number(row, "action_type_id"))
+    kind = number(row, "action_type_id")
     if kind == _TYPED:
         return Type(text(row, "type_text")), None
     if kind == _TOUCHED:
         return _touched(row)
     if kind not in _PLAIN:
-        raise DamageError(f"unknown action_type_id {kind}")
-    return _PLAIN[kind], None
+        raise DamageError(f"unknown action_type_id {kind:g}")
+    return _PLAIN[int(kind)], None
 
 
 def _touched(row: Row) -> tuple[Action, Box | None]:

@@ -10,7 +10,6 @@ The accessibility trees are passed over, so that a click has a point and no box.
 confirms at once, is read as typing at its point; so is `input_text`, without a point.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -32,6 +31,8 @@ from cairn.data.action import (
 from cairn.data.history import Deed
 from cairn.data.recorded import RecordedState, recorded_task
 from cairn.data.task import Recorded
+from cairn.formats.files import picture_path
+from cairn.formats.json_text import JsonError, json_rows, parsed
 from cairn.formats.places import Picture, Pictures
 from cairn.formats.rows import (
     DamageError,
@@ -41,12 +42,10 @@ from cairn.formats.rows import (
     fields,
     files_in,
     items,
-    json_rows,
     number,
     states_of,
     text,
 )
-from cairn.formats.screenspot import picture_path
 from cairn.formats.tfrecord import examples
 from cairn.ports import BlobStore
 
@@ -115,9 +114,9 @@ def _picture(shot: object, file: Path, pictures: Pictures) -> Picture:
 def _action(value: object, picture: Picture) -> Action:
     if isinstance(value, str | bytes):
         try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise DamageError(f"an action is not JSON: {error}") from error
+            value = parsed(value)
+        except JsonError as error:
+            raise DamageError(f"an action {error}") from error
     return action_of(fields(value), picture)
 
 

@@ -32,6 +32,8 @@ from cairn.data.observation import Box
 from cairn.data.recorded import RecordedState, recorded_task
 from cairn.data.task import Recorded
 from cairn.formats.android_control import scroll
+from cairn.formats.files import picture_path
+from cairn.formats.json_text import json_rows
 from cairn.formats.places import Picture, Pictures, edges, fraction
 from cairn.formats.rows import (
     DamageError,
@@ -40,17 +42,16 @@ from cairn.formats.rows import (
     Row,
     fields,
     files_in,
-    json_rows,
     numbers,
     parquet_rows,
     states_of,
     text,
 )
-from cairn.formats.screenspot import picture_path
 from cairn.ports import BlobStore
 
 NAME = "gui-r1"
-_NOTHING = frozenset({"", "none", "null", "no input text"})
+_NO_TEXT = "no input text"  # stands in gt_input_text of every action that has none
+_NOTHING = frozenset({"", "none", "null", _NO_TEXT})
 
 
 def read(path: Path, *, blobs: BlobStore) -> Iterator[Found]:
@@ -133,13 +134,20 @@ def _action(row: Row, place: Point | None) -> Action:
         case "long_press":
             return LongPress(_needed(kind, place))
         case "type" | "select" | "input_text":
-            return Type(text(row, "gt_input_text"))
+            return Type(_words(kind, row))
         case "scroll":
             return Scroll(place, *scroll(text(row, "gt_input_text")))
         case "open_app":
-            return Open(text(row, "gt_input_text"))
+            return Open(_words(kind, row))
         case _:
             return _plain(kind)
+
+
+def _words(kind: str, row: Row) -> str:
+    said = text(row, "gt_input_text")
+    if said.strip().lower() in {"", _NO_TEXT}:
+        raise DamageError(f"gt_action {kind} needs a text, and gt_input_text has none")
+    return said
 
 
 def _plain(kind: str) -> Action:

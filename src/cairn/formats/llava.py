@@ -7,15 +7,16 @@ screen. Every answer that says one action is a state, with those before it as it
 What an answer looks like is each data set's own affair. Read are, in this order:
 
 * a JSON object, alone or in `<answer>` or `<tool_call>`, with `action` or `action_type`, `coordinate`, `point` or `x`
-  and `y`, `text`, `direction`, `key`; `arguments` may hold them all;
-* Cairn's own lines, such as `click (500, 250)` or `type "ada"`;
+  and `y`, `text`, `direction`, `key`, `time`; `arguments` may hold them all;
+* one of Cairn's own lines, such as `click (500, 250)` or `type "ada"`;
 * four numbers in brackets, a box to click in; or two, a point to click at.
+
+An answer that says more than one action, or more than one place, is damage.
 
 `grid` says what numbers count: pixels of the picture, thousandths, or fractions of it; by itself, those not above 1
 are fractions and all others thousandths.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,8 @@ from cairn.data.observation import Box
 from cairn.data.recorded import Grid, RecordedState, recorded_task
 from cairn.data.task import Recorded
 from cairn.formats.android_control import scroll
+from cairn.formats.files import picture_path
+from cairn.formats.json_text import JsonError, decoded, json_rows, parsed
 from cairn.formats.places import Picture, Pictures, edges, fraction
 from cairn.formats.rows import (
     DamageError,
@@ -56,13 +59,11 @@ from cairn.formats.rows import (
     fields,
     files_in,
     items,
-    json_rows,
     number,
     numbers,
     states_of,
     text,
 )
-from cairn.formats.screenspot import picture_path
 from cairn.ports import BlobStore
 
 NAME = "llava"
@@ -71,7 +72,6 @@ _HUMAN, _MODEL = frozenset({"human", "user"}), frozenset({"gpt", "assistant", "m
 _NUMBER = r"\s*(-?\d+(?:\.\d+)?)\s*"
 _FOUR = re.compile(rf"[\[(]{{1,2}}{_NUMBER},{_NUMBER}\)?,?\(?{_NUMBER},{_NUMBER}[\])]{{1,2}}")
 _TWO = re.compile(rf"[\[(]{_NUMBER},{_NUMBER}[\])]")
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
@@ -146,29 +146,66 @@ def answered(said: str, picture: Picture, grid: Grid) -> tuple[Action, Box | Non
     found = _json(plain)
     if found is not None:
         return _action(found, picture, grid)
-    line = parse_action(plain.strip())
-    if not isinstance(line, Invalid):
+    line = _line(plain)
+    if line is not None:
         return line, None
-    if box := _FOUR.search(plain):
-        target = _edges(*map(float, box.groups()), picture=picture, grid=grid)
+    if "{" in plain:
+        raise DamageError(f"the answer holds braces, and no action in JSON: {plain.strip()!r:.80}")
+    if boxes := _places(_FOUR, plain):
+        target = _edges(*boxes, picture=picture, grid=grid)
         return Click(target.center), target
-    if point := _TWO.search(plain):
-        x, y = map(float, point.groups())
-        return Click(_point(x, y, picture, grid)), None
+    if points := _places(_TWO, plain):
+        return Click(_point(points[0], points[1], picture, grid)), None
     raise DamageError(f"the answer says no action that is known here: {plain.strip()!r:.80}")
 
 
 def _json(plain: str) -> Row | None:
-    found = _OBJECT.search(plain)
-    if found is None:
+    """The one JSON object of an answer; None where it holds none."""
+    found: list[object] = []
+    at, whole = plain.find("{"), True
+    while at >= 0 and whole:
+        try:
+            value, end = decoded(plain, at)
+        except JsonError:
+            whole = False
+        else:
+            found.append(value)
+            at = plain.find("{", end)
+    if not found:
         return None
-    try:
-        value: object = json.loads(found.group())
-    except ValueError:
-        return None
-    row = fields(value)
+    if len(found) > 1 or not whole:
+        raise DamageError(f"the answer says more than one action, or braces beside it: {plain.strip()!r:.80}")
+    return _arguments(fields(found[0]))
+
+
+def _arguments(row: Row) -> Row:
+    """Of a tool's call what it is called with, an object or, as OpenAI writes it, JSON in a string."""
     inner = row.get("arguments")
-    return cast("Row", inner) if isinstance(inner, dict) else row
+    if isinstance(inner, str):
+        try:
+            inner = parsed(inner)
+        except JsonError as error:
+            raise DamageError(f"arguments: {error}") from error
+    return row if inner is None else fields(inner)
+
+
+def _line(plain: str) -> Action | None:
+    """Cairn's own line, alone or among lines that say no action; None where there is none."""
+    whole = parse_action(plain.strip())
+    if not isinstance(whole, Invalid):
+        return whole
+    told = [action for line in plain.splitlines() if not isinstance(action := parse_action(line), Invalid)]
+    if len(told) > 1:
+        raise DamageError(f"the answer says more than one action: {plain.strip()!r:.80}")
+    return told[0] if told else None
+
+
+def _places(form: re.Pattern[str], plain: str) -> tuple[float, ...]:
+    """The numbers of the one place that is said in this form, however often; none where there is none."""
+    found = {tuple(map(float, one)) for one in form.findall(plain)}
+    if len(found) > 1:
+        raise DamageError(f"the answer names more than one place: {plain.strip()!r:.80}")
+    return found.pop() if found else ()
 
 
 def _action(row: Row, picture: Picture, grid: Grid) -> tuple[Action, Box | None]:
@@ -176,7 +213,7 @@ def _action(row: Row, picture: Picture, grid: Grid) -> tuple[Action, Box | None]
     if kind in _POINTED:
         place, target = _place(row, picture, grid)
         return _POINTED[kind](place), target
-    return _unpointed(kind, row), None
+    return Wait(_seconds(row)) if kind == "wait" else _unpointed(kind, row), None
 
 
 def _unpointed(kind: str, row: Row) -> Action:
@@ -197,13 +234,21 @@ def _unpointed(kind: str, row: Row) -> Action:
             raise DamageError(f"unknown action {kind!r}")
 
 
+def _seconds(row: Row) -> float:
+    name = next((name for name in ("time", "seconds") if row.get(name) is not None), None)
+    seconds = 1.0 if name is None else number(row, name)
+    if not seconds > 0:
+        raise DamageError(f"{name} must be above 0, got {seconds:g}")
+    return seconds
+
+
 _POINTED: Mapping[str, type[Click | DoubleClick | RightClick | LongPress | Hover]] = {
     "click": Click, "tap": Click, "left_click": Click, "double_click": DoubleClick, "right_click": RightClick,
     "long_press": LongPress, "hover": Hover, "mouse_move": Hover,
 }  # fmt: skip
 _PLAIN: Mapping[str, Action] = {
     "back": Back(), "press_back": Back(), "home": Home(), "press_home": Home(), "enter": Key("Enter"),
-    "wait": Wait(1.0), "finish": Finish(), "complete": Finish(), "terminate": Finish(),
+    "finish": Finish(), "complete": Finish(), "terminate": Finish(),
     "impossible": Finish(FinishStatus.INFEASIBLE),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from PIL import Image, UnidentifiedImageError
 from cairn.data.action import Point
 from cairn.data.ids import ImageId
 from cairn.data.observation import Box, Observation
+from cairn.formats.files import content
 from cairn.formats.rows import DamageError
 from cairn.ports import BlobStore
 
@@ -48,21 +49,21 @@ class Pictures:
     def file(self, path: Path) -> Picture:
         """The picture in a file."""
         if path not in self._known:
-            try:
-                data = path.read_bytes()
-            except OSError as error:
-                raise DamageError(f"the picture {path} cannot be read: {error.strerror or error}") from error
-            self._known[path] = self.data(data, name=str(path))
+            self._known[path] = self.data(content(path, "picture"), name=str(path))
         return self._known[path]
 
-    def data(self, data: bytes, *, name: str = "it") -> Picture:
+    def data(self, data: bytes, *, name: str = "in the row") -> Picture:
         """The picture in a PNG, JPEG or WebP file's bytes."""
         try:
             with Image.open(io.BytesIO(data)) as picture:
                 width, height = picture.size
                 kind = picture.format
                 picture.verify()
-        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        except Image.DecompressionBombError as error:
+            raise DamageError(f"the picture {name} is too large for a screenshot: {error}") from error
+        except UnidentifiedImageError as error:  # its message names an object in memory
+            raise DamageError(f"the picture {name} is damaged: it does not begin as a picture does") from error
+        except (OSError, SyntaxError, ValueError) as error:
             raise DamageError(f"the picture {name} is damaged: {error}") from error
         if kind not in {"PNG", "JPEG", "WEBP"}:
             raise DamageError(f"the picture {name} is {kind}: only PNG, JPEG and WebP are read")
@@ -79,6 +80,8 @@ def edges(left: float, top: float, right: float, bottom: float) -> Box:
     if not (left <= right and top <= bottom):
         raise DamageError(f"a box whose right or bottom edge is before its left or top one: {left, top, right, bottom}")
     corner, other = fraction(left, top), fraction(right, bottom)
+    if corner.x == other.x or corner.y == other.y:
+        raise DamageError(f"a box without width or height, which nothing can hit: {left, top, right, bottom}")
     return Box(left=corner.x, top=corner.y, width=other.x - corner.x, height=other.y - corner.y)
 
 
@@ -89,6 +92,6 @@ def _on_screen(value: float, name: str) -> float:
 
 
 def holding(boxes: list[Box], place: Point) -> Box | None:
-    """The smallest box that holds the place; None where none does."""
+    """The smallest box that holds the place; None where none does. One without width or height holds nothing."""
     inside = [b for b in boxes if b.left <= place.x <= b.left + b.width and b.top <= place.y <= b.top + b.height]
-    return min(inside, key=lambda box: box.width * box.height, default=None)
+    return min((b for b in inside if b.width > 0 and b.height > 0), key=lambda b: b.width * b.height, default=None)

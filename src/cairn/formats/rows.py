@@ -1,8 +1,9 @@
 """Rows of public data sets: where each stands, what its fields hold, and what is said of one that is damaged."""
 
-import json
+import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -13,6 +14,7 @@ from cairn.data.recorded import RecordedState
 from cairn.errors import ConfigError
 
 Row: TypeAlias = Mapping[str, object]
+_LARGEST = 1e9  # of what a field may count
 
 
 class DamageError(ValueError):
@@ -50,10 +52,35 @@ def states_of(entries: Iterable[Entry], read: Callable[[Entry], Sequence[Recorde
             continue
         try:
             states = read(entry)
-        except (DamageError, OSError) as error:
-            yield DamagedRow(where=entry.where, reason=str(error))
+            for state in states:
+                _require_writable(state)
+        except DamageError as error:
+            yield DamagedRow(where=entry.where, reason=readable(str(error), longest=600))
+        except RecursionError:
+            yield DamagedRow(where=entry.where, reason="is nested too deep to be read")
         else:
             yield from states
+
+
+def _require_writable(state: RecordedState) -> None:
+    """Half a surrogate pair is a string to Python, and nothing that a file could hold."""
+    start = state.start
+    said = (state.task.template.id, state.episode, start.goal, start.sub_goal, *astuple(start.expert))
+    for one in said:
+        if isinstance(one, str) and readable(one, longest=len(one)) != one:
+            raise DamageError(f"holds half a surrogate pair, which is no text: {readable(one)}")
+
+
+def readable(text: str, *, longest: int = 200) -> str:
+    """Of text from elsewhere, what a message can show: without halves of surrogate pairs, cut in its middle."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]}…{text[-longest // 4 :]}"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def reason_of(error: OSError) -> str:
+    """Why a file cannot be read, in words alone."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 # ── files ─────────────────────────────────────────────────────────────────────
@@ -69,36 +96,6 @@ def files_in(path: Path, *endings: str) -> list[Path]:
     return found
 
 
-def json_rows(path: Path) -> Iterator[Entry]:
-    """The elements of a JSON array, or the lines of a .jsonl file; of an array, those before any broken JSON."""
-    if path.suffix == ".jsonl":
-        yield from _lines(path)
-        return
-    cursor = JsonCursor.of(path)
-    try:
-        for line in cursor.array():
-            yield Entry(where=f"{path}:{line}", value=cursor.value())
-    except json.JSONDecodeError as error:
-        yield broken(path, error)
-
-
-def broken(path: Path, error: json.JSONDecodeError) -> Entry:
-    """What is said of JSON that ends, or goes wrong, in the middle."""
-    return Entry(where=f"{path}:{error.lineno}", problem=f"is not JSON: {error.msg}")
-
-
-def _lines(path: Path) -> Iterator[Entry]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}:{number}"
-            if not line.strip():
-                continue
-            try:
-                yield Entry(where=where, value=json.loads(line))
-            except ValueError as error:
-                yield Entry(where=where, problem=f"is not JSON: {error}")
-
-
 def parquet_rows(path: Path) -> Iterator[Entry]:
     """The rows of a Parquet file, counted from 1."""
     try:
@@ -108,77 +105,11 @@ def parquet_rows(path: Path) -> Iterator[Entry]:
                 for row in batch.to_pylist():
                     number += 1
                     yield Entry(where=f"{path}, row {number}", value=row)
-    except (pa.ArrowException, OSError) as error:
+    except OSError as error:
+        told = f"cannot be read: {reason_of(error)}" if error.errno else f"is not Parquet, or damaged: {error}"
+        yield Entry(where=str(path), problem=told)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         yield Entry(where=str(path), problem=f"is not Parquet, or damaged: {error}")
-
-
-class JsonCursor:
-    """Walks through JSON from its beginning, and knows on which line it is."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._decoder = json.JSONDecoder()
-        self._at = 0
-        self._counted = 0  # up to where lines are
-        self._line = 1
-
-    @classmethod
-    def of(cls, path: Path) -> "JsonCursor":
-        """At the beginning of a file; what is not UTF-8 in it stands as a mark."""
-        return cls(path.read_text(encoding="utf-8", errors="replace"))
-
-    @property
-    def line(self) -> int:
-        """Of the next value."""
-        self._skip()
-        self._line += self._text.count("\n", self._counted, self._at)
-        self._counted = self._at
-        return self._line
-
-    def value(self) -> object:
-        """The next value, whole."""
-        self._skip()
-        found, self._at = cast("tuple[object, int]", self._decoder.raw_decode(self._text, self._at))
-        return found
-
-    def array(self) -> Iterator[int]:
-        """The line of each element; the caller takes the element before it asks for the next one."""
-        self._expect("[")
-        if self._found("]"):
-            return
-        while True:
-            yield self.line
-            if self._found("]"):
-                return
-            self._expect(",")
-
-    def members(self) -> Iterator[str]:
-        """The name of each member of an object; the caller takes its value before it asks for the next one."""
-        self._expect("{")
-        if self._found("}"):
-            return
-        while True:
-            name = str(self.value())
-            self._expect(":")
-            yield name
-            if self._found("}"):
-                return
-            self._expect(",")
-
-    def _skip(self) -> None:
-        while self._at < len(self._text) and self._text[self._at] in " \t\r\n\ufeff":
-            self._at += 1
-
-    def _found(self, mark: str) -> bool:
-        self._skip()
-        if self._text[self._at : self._at + 1] != mark:
-            return False
-        self._at += 1
-        return True
-
-    def _expect(self, mark: str) -> None:
-        if not self._found(mark):
-            raise json.JSONDecodeError(f"expected {mark!r}", self._text, min(self._at, len(self._text)))
 
 
 # ── fields ────────────────────────────────────────────────────────────────────
@@ -194,10 +125,10 @@ def fields(value: object) -> Row:
 def text(row: Row, name: str, *, default: str | None = None) -> str:
     """A string; numbers are written out."""
     value = row.get(name, default)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return str(value)
     if not isinstance(value, str):
-        raise DamageError(f"{name} must be a string, got {value!r}" if name in row else f"{name} is missing")
+        raise DamageError(f"{name} must be a string, got {value!r:.60}" if name in row else f"{name} is missing")
     return value
 
 
@@ -208,8 +139,10 @@ def number(row: Row, name: str) -> float:
 
 def as_number(value: object, name: str) -> float:
     """`value`, which stands in the field `name`, as a finite number."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e9:
-        raise DamageError(f"{name} must be a number, got {value!r}")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise DamageError(f"{name} must be a number, got {value!r:.60}")
+    if not abs(value) < _LARGEST:
+        raise DamageError(f"{name} must be a number between -{_LARGEST:.0e} and {_LARGEST:.0e}")
     return float(value)
 
 

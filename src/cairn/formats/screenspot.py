@@ -17,8 +17,10 @@ from cairn.data.action import Click
 from cairn.data.observation import Box
 from cairn.data.recorded import RecordedState, recorded_task
 from cairn.data.task import Recorded
+from cairn.formats.files import picture_path
+from cairn.formats.json_text import json_rows
 from cairn.formats.places import Picture, Pictures, edges
-from cairn.formats.rows import DamageError, Entry, Found, Row, fields, files_in, json_rows, numbers, states_of, text
+from cairn.formats.rows import DamageError, Entry, Found, Row, fields, files_in, numbers, states_of, text
 from cairn.ports import BlobStore
 
 
@@ -80,9 +82,3 @@ def _group(row: Row, file: Path) -> str:
         return f"{text(row, 'group').lower()}-{kind}"
     platform = next((p for p in ("mobile", "desktop", "web") if p in file.name), None)
     return f"{platform or text(row, 'data_source', default='any')}-{kind}"
-
-
-def picture_path(file: Path, name: str) -> Path:
-    """Where a picture lies that a file beside it names; the plainest place where it is nowhere."""
-    folders = (file.parent, file.parent / "images", file.parent.parent / "images", file.parent.parent)
-    return next((folder / name for folder in folders if (folder / name).is_file()), file.parent / name)

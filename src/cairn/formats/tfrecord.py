@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from cairn.formats.rows import DamageError, Entry
+from cairn.formats.rows import DamageError, Entry, reason_of
 
 _HEADER = struct.Struct("<QI")
 _LARGEST = 1 << 30  # bytes of a record: what is longer is no length
@@ -38,7 +38,8 @@ def examples(path: Path) -> Iterator[Entry]:
                 number += 1
                 yield _entry(where, data)
     except (OSError, EOFError, zlib.error) as error:
-        yield Entry(where=f"{path}, record {number + 1}", problem=f"cannot be read: {error}")
+        told = reason_of(error) if isinstance(error, OSError) else error
+        yield Entry(where=f"{path}, record {number + 1}", problem=f"cannot be read: {told}")
 
 
 def _entry(where: str, data: bytes) -> Entry:

@@ -11,9 +11,11 @@
 """
 
 import hashlib
+import shutil
 import zlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, overload
@@ -133,6 +135,7 @@ class RecordedWriter:
         require_no_set(folder)
         self._folder = folder
         self._origin = origin
+        self._pictures_before = (folder / "blobs").exists()
         self.blobs = BlobFolder(folder / "blobs")
         with writing(folder / "states.jsonl"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -186,8 +189,16 @@ class RecordedWriter:
         return manifest
 
     def abandon(self) -> None:
-        """Leave the folder without a set. Idempotent, and harmless after `finish`."""
+        """Leave no set, and nothing of what was written. Idempotent, and harmless after `finish`."""
         self._file.close()
+        if holds_set(self._folder):
+            return
+        for name in ("states.jsonl", "index.parquet"):
+            (self._folder / name).unlink(missing_ok=True)
+        if not self._pictures_before:
+            shutil.rmtree(self._folder / "blobs", ignore_errors=True)
+        with suppress(OSError):  # other things lie there
+            self._folder.rmdir()
 
     def _flush(self) -> None:
         if not self._way:
