@@ -119,6 +119,20 @@ def test_a_set_is_written_once_and_an_unfinished_one_is_none(tmp_path: Path) -> 
         RecordedWriter(tmp_path / "set", origin="a test")
 
 
+def test_nothing_is_left_of_a_set_that_was_not_finished_but_what_was_there_before(tmp_path: Path) -> None:
+    for folder in (tmp_path / "new", tmp_path / "old"):
+        if folder.name == "old":
+            (folder / "blobs").mkdir(parents=True)
+            (folder / "notes.txt").touch()
+        writer = RecordedWriter(folder, origin="a test")
+        writer.blobs.put(b"picture")
+        writer.add(state(0, 0))
+        writer.abandon()
+        writer.abandon()
+    assert not (tmp_path / "new").exists()
+    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["blobs", "notes.txt"]
+
+
 def test_two_states_of_one_name_are_refused(tmp_path: Path) -> None:
     writer = RecordedWriter(tmp_path / "set", origin="a test")
     writer.add(state(0, 0))
