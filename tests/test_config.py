@@ -103,6 +103,32 @@ def test_known_keys_are_the_leaves() -> None:
             "needs replay.capacity = 0",
         ),
         (["replay.first=true"], "replay.trigger and replay.first need replay.capacity"),
+        (["reinforcement.loss=dpo", "reinforcement.estimator=rloo"], '"dpo" needs reinforcement.estimator unset'),
+        (["reinforcement.loss=kto", "reinforcement.estimator=gae"], '"kto" needs reinforcement.estimator unset'),
+        (
+            ["reinforcement.loss=gspo", "reinforcement.dual_clip=3"],
+            'reinforcement.dual_clip is of reinforcement.loss = "ppo", not "gspo"',
+        ),
+        (
+            ["reinforcement.norm=24"],
+            'reinforcement.norm is of reinforcement.aggregation = "seq_mean_token_sum_norm", not "trajectory_mean"',
+        ),
+        (
+            ["reinforcement.aggregation=seq_mean_token_sum_norm"],
+            'reinforcement.aggregation = "seq_mean_token_sum_norm" needs reinforcement.norm',
+        ),
+        (
+            ["reinforcement.correction=token_masked", "reinforcement.correction_low=6"],
+            'correction_low must not be above .*; reinforcement.correction = "token_masked" has 6 and 5',
+        ),
+        (
+            ["reinforcement.correction=geometric_mask", "reinforcement.correction_high=0.9"],
+            'correction_low must not be above .*; reinforcement.correction = "geometric_mask" has 0.999 and 0.9',
+        ),
+        (
+            ["reinforcement.correction=token_truncated", "reinforcement.correction_low=0.5"],
+            'reinforcement.correction = "token_truncated" needs reinforcement.correction_low unset',
+        ),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(overrides: list[str], said: str, tmp_path: Path) -> None:
@@ -110,6 +136,34 @@ def test_settings_that_do_not_go_together_are_refused(overrides: list[str], said
     path.write_text("seed = 1\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=said):
         load(path, overrides)
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+@pytest.mark.parametrize(
+    "key", ["policy.temperature", "reinforcement.minutes", "imitation.optimizer.max_grad_norm", "adaptive.threshold"]
+)
+def test_numbers_are_finite(key: str, value: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("seed = 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"{key}: input should be a finite number"):
+        load(path, [f"{key}={value}"])
+
+
+@pytest.mark.parametrize("settings", ['kind = "success"\nweight = inf', 'kind = "format_error"\nweight = nan'])
+def test_weights_of_rewards_are_finite(settings: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text(f"[[reward.terms]]\n{settings}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="weight: input should be a finite number"):
+        load(path)
+
+
+@pytest.mark.parametrize("loss", ["dpo", "ipo", "kto"])
+def test_a_default_that_a_loss_passes_over_may_be_written_down(loss: str, tmp_path: Path) -> None:
+    path, resolved = tmp_path / "r.toml", tmp_path / "resolved.toml"
+    path.write_text("seed = 1\n", encoding="utf-8")
+    resolved.write_text(to_toml(load(path, [f"reinforcement.loss={loss}"])), encoding="utf-8")
+    assert 'estimator = "grpo"' in resolved.read_text()
+    assert load(resolved).reinforcement.loss == loss
 
 
 def test_a_rate_may_fall_where_the_number_of_updates_is_known(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,16 +10,19 @@ import pytest
 
 from cairn import open_run
 from cairn.app.datasets import ImportRequest, collect_recorded, describe_set, import_set, record_run
+from cairn.app.distillation import TeacherOptions, build_teacher, distil
 from cairn.app.recorded import Recording
 from cairn.app.run import EvaluateRequest, TrainRequest, check_ready, evaluate, saved_policy, train
 from cairn.app.selection import Rule, SelectRequest, select
+from cairn.codecs.pixel import PixelCodec
 from cairn.codecs.text import TextCodec
 from cairn.config import recipe as configuration
 from cairn.config.recipe import RunConfig
-from cairn.data.action import Click, Scroll
+from cairn.data.action import Action, Click, Scroll, Type
 from cairn.data.ids import ElementId, GroupId, ImageId
 from cairn.data.ledger import Quantity
 from cairn.data.observation import Box, Element, Observation
+from cairn.data.pixel_vocabulary import Crop, PixelVocabulary
 from cairn.data.recorded import RecordedState, RecordFormat, recorded_task
 from cairn.data.task import Purpose, Recorded, RolloutPlan, Root, Split, Task
 from cairn.data.trajectory import Outcome
@@ -29,7 +33,7 @@ from cairn.store.recorded import Division, RecordedSet, RecordedWriter
 from cairn.store.run import RunWriter
 from cairn.testing.groups import played_group
 from cairn.testing.scripted import COUNT, ScriptedEnvironment
-from formats.made import picture, rows
+from formats.made import picture, png, rows
 from letter_tokenizer import LetterTokenizer
 
 BUTTON = Element(
@@ -183,8 +187,7 @@ async def test_a_resumed_run_goes_on_and_a_saved_policy_is_evaluated_at_the_same
 @pytest.mark.usefixtures("nothing_opens")
 @pytest.mark.parametrize("loss", ["dpo", "kto"])
 async def test_right_and_wrong_answers_at_one_state_are_preferences(tmp_path: Path, recorded: Path, loss: str) -> None:
-    settings = (f"reinforcement.loss={loss}", "reinforcement.estimator=rloo")
-    await trained(offline(tmp_path, recorded, *settings), tmp_path / "run")
+    await trained(offline(tmp_path, recorded, f"reinforcement.loss={loss}"), tmp_path / "run")
     ledger = open_run(tmp_path / "run").ledger
     assert ledger.total(Quantity.GROUPS_IN_UPDATES) > 0
     assert ledger.total(Quantity.SAMPLES_IN_UPDATES) >= 2 * ledger.total(Quantity.GROUPS_IN_UPDATES)
@@ -249,7 +252,7 @@ def test_each_way_to_a_success_counts_once_and_nothing_held_out_is_recorded(tmp_
     assert both == [first, ("scripted/count#4/1", Click(ElementId(3)))]
 
 
-async def selected(tmp_path: Path, recorded: Path, rule: Rule, *, size: int = 136) -> Path:
+async def selected(tmp_path: Path, recorded: Path, rule: Rule, *, size: int | None = None) -> Path:
     config = offline(tmp_path, recorded, "reinforcement.updates=0", "imitation.updates=3")
     await trained(config, tmp_path / "run")
     request = SelectRequest(
@@ -329,11 +332,109 @@ async def test_a_set_that_holds_out_nothing_cannot_be_evaluated(tmp_path: Path) 
         await trained(offline(tmp_path, tmp_path / "set"), tmp_path / "run")
 
 
-def screens(tmp_path: Path, *, width: int, height: int) -> Path:
+def a_page(folder: Path, *, held_out: float, experts: Sequence[Action] = (Click(ElementId(1)),)) -> Path:
+    """A set about a page with one button."""
+    writer = RecordedWriter(folder, origin="a test")
+    image = writer.blobs.put(png(width=160, height=210))
+    seen = Observation(image=image, elements=(BUTTON,), accessibility="", url="", digest="")
+    for number, expert in enumerate(experts):
+        start = Recorded(goal="go", observation=seen, expert=expert)
+        task = recorded_task("t", number)
+        writer.add(RecordedState(task=task, episode=str(number), step=0, source="made up", start=start))
+    writer.finish(Division(held_out=held_out))
+    return folder
+
+
+NO_TRAINING = r"set has no training states: all that it holds are held out; make it again with --held-out below 1"
+
+
+@pytest.fixture
+def no_policy_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So late nothing needs to be noticed that the set's own list tells."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a policy was made")
+
+    monkeypatch.setattr("cairn.app.run.open_brain", refuse)
+    monkeypatch.setattr("cairn.app.selection.open_brain", refuse)
+
+
+@pytest.mark.usefixtures("no_policy_is_made")
+async def test_a_set_without_training_states_teaches_nothing_and_says_so_before_anything_is_made(
+    tmp_path: Path,
+) -> None:
+    config = offline(tmp_path, a_page(tmp_path / "set", held_out=1))
+    with pytest.raises(ConfigError, match=NO_TRAINING):
+        await trained(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    asked = SelectRequest(folder=tmp_path / "set", rule=Rule.UI_R1, config=config, saved=tmp_path, out=tmp_path / "out")
+    with pytest.raises(ConfigError, match=NO_TRAINING):
+        await select(asked)
+    with pytest.raises(ConfigError, match=NO_TRAINING):
+        await distil(tmp_path / "set", tmp_path / "out", teacher=build_teacher(TeacherOptions()))
+
+
+@pytest.mark.usefixtures("no_policy_is_made")
+async def test_what_holds_out_nothing_is_noticed_before_anything_is_made(tmp_path: Path) -> None:
+    config = offline(tmp_path, a_page(tmp_path / "set", held_out=0))
+    with pytest.raises(ConfigError, match="holds out no state"):
+        await trained(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    asked = EvaluateRequest(config=config, saved=tmp_path, split=Split.HELD_OUT, per_template=1, tries=1)
+    with pytest.raises(ConfigError, match="holds out no state"):
+        await evaluate(asked)
+
+
+def test_a_template_without_training_states_is_named_where_others_have_some(tmp_path: Path) -> None:
+    with_two = RecordedWriter(tmp_path / "set", origin="a test")
+    seen = Observation(image=None, elements=(BUTTON,), accessibility="", url="", digest="")
+    start = Recorded(goal="go", observation=seen, expert=Click(ElementId(1)))
+    for name in ("here", "there"):
+        with_two.add(RecordedState(task=recorded_task(name, 0), episode=name, step=0, source="made up", start=start))
+    with_two.finish(Division(), held_out=[recorded_task("there", 0).id])
+    check_ready(offline(tmp_path, tmp_path / "set"))
+    with pytest.raises(ConfigError, match="set has no training states of there: "):
+        check_ready(offline(tmp_path, tmp_path / "set", 'recorded.templates=["there"]'))
+
+
+def test_states_that_the_only_codec_cannot_say_are_told_by_what_was_done_there(tmp_path: Path) -> None:
+    a_page(tmp_path / "set", held_out=0, experts=(Type("never said before"), Type("nor this")))
+    codec = PixelCodec(vocabulary=PixelVocabulary(), crop=Crop())
+    found = RecordedSet(tmp_path / "set")
+    said = r"at none of them \(type: 2\): choose another policy.model, or another set"
+    with pytest.raises(ConfigError, match=said):
+        Recording(found, codec=codec, config=offline(tmp_path, found.folder)).learnable()
+    with pytest.raises(ConfigError, match=r"choose more of policy.verbs, another policy.model"):
+        Recording(found, codec=codec, config=offline(tmp_path, found.folder, "policy.verbs=[]")).learnable()
+
+
+async def test_pictures_of_another_size_are_the_reason_where_nothing_on_them_can_be_said(tmp_path: Path) -> None:
+    config = offline(tmp_path, screens(tmp_path, width=300, height=400, top=5))
+    with pytest.raises(ConfigError, match=r"have 300 x 400 pixels, and the pixel policy sees screens of 160 x 210"):
+        await trained(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "said"),
+    [
+        (Rule.GUI_R1, {"size": 5}, "--size is of --rule ui-r1"),
+        (Rule.BOTTLENECK, {"size": 5}, "--size is of --rule ui-r1"),
+        (Rule.GUI_R1, {"answers": 1}, "--rule gui-r1 needs --answers 2 or more"),
+    ],
+)
+def test_a_rule_is_not_asked_for_what_it_cannot_do(
+    tmp_path: Path, rule: Rule, options: dict[str, int], said: str
+) -> None:
+    asked = SelectRequest(folder=tmp_path, rule=rule, config=RunConfig(), saved=tmp_path, out=tmp_path / "out")
+    with pytest.raises(ConfigError, match=said):
+        replace(asked, **options)
+
+
+def screens(tmp_path: Path, *, width: int, height: int, top: int = 100) -> Path:
     """A set of bare screenshots of that size."""
     for name in ("a.png", "b.png"):
         picture(tmp_path, name, width=width, height=height, shade=ord(name[0]))
-    row = {"bbox": [10, 100, 20, 30], "instruction": "go", "data_type": "icon", "data_source": "web"}
+    row = {"bbox": [10, top, 20, 30], "instruction": "go", "data_type": "icon", "data_source": "web"}
     path = rows(tmp_path / "screenspot_web.json", [row | {"img_filename": name} for name in ("a.png", "b.png")])
     division = Division(held_out=0.5)
     import_set(ImportRequest(format=RecordFormat.SCREENSPOT, path=path, out=tmp_path / "set", division=division))
@@ -354,13 +455,8 @@ def test_a_policy_that_reads_elements_is_not_shown_bare_screenshots(tmp_path: Pa
 
 
 def test_what_the_codec_cannot_say_is_left_out_and_counted(tmp_path: Path) -> None:
-    writer = RecordedWriter(tmp_path / "set", origin="a test")
-    seen = Observation(image=None, elements=(BUTTON,), accessibility="", url="", digest="")
-    for number, expert in enumerate((Click(ElementId(1)), Scroll(None, 0.5, 0.5), Scroll(None, 0.2, 0.2))):
-        start = Recorded(goal="go", observation=seen, expert=expert)
-        task = recorded_task("t", number)
-        writer.add(RecordedState(task=task, episode=str(number), step=0, source="made up", start=start))
-    writer.finish(Division(held_out=0))
+    done = (Click(ElementId(1)), Scroll(None, 0.5, 0.5), Scroll(None, 0.2, 0.2))
+    a_page(tmp_path / "set", held_out=0, experts=done)
     config = offline(tmp_path, tmp_path / "set", "policy.model=smollm2", "policy.codec=text")
     codec = TextCodec(tokenizer=LetterTokenizer())
     found = Recording(RecordedSet(tmp_path / "set"), codec=codec, config=config).learnable()

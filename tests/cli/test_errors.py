@@ -161,7 +161,35 @@ def test_a_disk_that_is_full_while_the_policy_is_saved(tmp_path: Path, monkeypat
 
 def test_an_unknown_checkpoint_is_named(tmp_path: Path) -> None:
     RunWriter.create(tmp_path / "r", recipe=configuration.to_toml(configuration.RunConfig()), seed=0).close()
-    refused(cairn("eval", tmp_path / "r", "--checkpoint", "reinforced"), "checkpoints/reinforced", status=2)
+    words = ("--checkpoint", "reinforced")
+    refused(cairn("eval", tmp_path / "r", *words), "checkpoints/reinforced", "nothing is saved in this run", status=2)
+    for name in ("imitate", "reinforce", "reinforce.new"):
+        (tmp_path / "r" / "checkpoints" / name).mkdir(parents=True)
+    asked = ("--policy", tmp_path / "r", "--out", tmp_path / "o")
+    for command in (
+        ("eval", tmp_path / "r"),
+        ("data", "select", tmp_path / "set", "--rule", "ui-r1", *asked),
+        ("data", "recover", tmp_path / "set", *asked),
+        ("policy", "export", tmp_path / "r", "--out", tmp_path / "o"),
+    ):
+        result = cairn(*command, *words)
+        refused(result, "no checkpoint at", "checkpoints/reinforced; the run has: imitate, reinforce", status=2)
+        assert "reinforce.new" not in result.stderr  # which is not whole
+
+
+def test_a_folder_of_stages_is_told_from_a_run_and_its_stages_are_named(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    for name in ("1-aim", "2-haste"):
+        RunWriter.create(whole / name, recipe=configuration.to_toml(configuration.RunConfig()), seed=0).close()
+        (whole / f"{name}.toml").touch()
+    for command in (
+        ("ledger", whole),
+        ("judge", whole, "--offline"),
+        ("data", "record", whole, "--out", tmp_path / "o"),
+    ):
+        refused(cairn(*command), "holds a run with stages", f"{whole}/1-aim, {whole}/2-haste", status=2)
+    RunWriter.create(tmp_path / "runs" / "one", recipe="", seed=0).close()
+    refused(cairn("ledger", tmp_path / "runs"), "holds no run: run.json is missing", status=2)
 
 
 PREFERS = ("reinforcement.loss=dpo", "reinforcement.epochs=1", "reinforcement.minibatches=1")

@@ -106,6 +106,8 @@ def test_a_prompt_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str 
         ('{"score": 11}', None),
         ('{"score": -1}', None),
         ('{"score": NaN}', None),
+        ('{"score": true}', None),
+        ('{"score": false}', None),
         ('{"mark": 3}', None),
         ("7/10", None),
         ("", None),

@@ -119,16 +119,18 @@ def test_a_set_is_written_once_and_an_unfinished_one_is_none(tmp_path: Path) -> 
         RecordedWriter(tmp_path / "set", origin="a test")
 
 
-def test_a_set_that_is_given_up_leaves_nothing_of_its_own(tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_set_that_was_not_finished_but_what_was_there_before(tmp_path: Path) -> None:
     for folder in (tmp_path / "new", tmp_path / "old"):
         if folder.name == "old":
-            folder.mkdir()
-            (folder / "notes").write_text("somebody else's")
+            (folder / "blobs").mkdir(parents=True)
+            (folder / "notes.txt").touch()
         writer = RecordedWriter(folder, origin="a test")
-        writer.blobs.put(b"a picture")
+        writer.blobs.put(b"picture")
+        writer.add(state(0, 0))
         writer.abandon()
         writer.abandon()
-    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == ["old", "old/notes"]
+    assert not (tmp_path / "new").exists()
+    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["blobs", "notes.txt"]
 
 
 def test_two_states_of_one_name_are_refused(tmp_path: Path) -> None:

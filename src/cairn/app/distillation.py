@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cairn.app.datasets import write_subset
+from cairn.app.recorded import require_states
 from cairn.data.action import Invalid
 from cairn.data.matching import Matching, PlaceRule, TextRule
 from cairn.data.recorded import RecordedState
@@ -86,6 +87,7 @@ async def distil(folder: Path, out: Path, *, teacher: Teacher, progress: Told = 
     """
     require_no_set(out)
     found = RecordedSet(folder)
+    require_states(found, Split.TRAIN)
     states = found.of(Split.TRAIN)
     lesson = _Lesson(teacher=teacher, progress=progress, whole=len(states))
     places = asyncio.Semaphore(_AT_ONCE)

@@ -20,7 +20,7 @@ from cairn.models.adapters import adapt, load_adapter, merge
 from cairn.models.loading import load_language_model, load_vision_model
 from cairn.models.pixel.modeling import register
 from cairn.models.smollm2 import ensure_smollm2
-from cairn.train.checkpoint import existing, write_directory
+from cairn.train.checkpoint import write_directory
 
 ExportType = Literal["auto", "float32", "bfloat16"]
 
@@ -46,7 +46,7 @@ def export(run: Path, out: Path, *, checkpoint: str, dtype: ExportType) -> Expor
     """
     last = last_run(run)
     config = config_of(last)
-    saved = existing(saved_policy(last, checkpoint))
+    saved = saved_policy(last, checkpoint)
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty: choose a new directory")
     disable_progress_bar()

@@ -3,10 +3,10 @@
 import difflib
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
+from typing import Never, overload
 
 from PIL import Image
 
@@ -78,21 +78,15 @@ class Recording:
         options = config.recorded
         self._set = states
         self._screen = Crop() if config.policy.model == "pixel" else None
+        self._verbs_left_out = config.policy.verbs is not None
         self._codec = codec
         self._instruction = Instruction(options.instruction)
         self.templates = chosen_templates(states, options.templates)
-        names = [template.id for template in self.templates]
-        self._training = states.of(Split.TRAIN, templates=names)
-        self._held_out = states.of(Split.HELD_OUT, templates=names)
+        self._training = states.of(Split.TRAIN, templates=[template.id for template in self.templates])
 
     def of(self, split: Split, template: Template) -> Sequence[RecordedState]:
         """The states of one template on one side of the split, those included that the policy cannot get right."""
         return self._prepared(self._set.of(split, templates=[template.id]))
-
-    def require_held_out(self) -> None:
-        """Raise a `ConfigError` where there is nothing to evaluate on."""
-        if not len(self._held_out):
-            raise ConfigError(f"{self._set.folder} holds out no state to evaluate on: make it with --held-out above 0")
 
     def _prepared(self, states: States) -> PreparedStates:
         return PreparedStates(states, codec=self._codec, instruction=self._instruction)
@@ -102,6 +96,7 @@ class Recording:
 
         Reads every training state once.
         """
+        require_states(self._set, Split.TRAIN, self.templates)
         prepared = self._prepared(self._training)
         kept: list[int] = []
         missing: Counter[str] = Counter()
@@ -112,18 +107,32 @@ class Recording:
             else:
                 missing[state.kind] += 1
         if not kept:
-            raise ConfigError(
-                f"{self._set.folder} has {len(prepared)} training states, and the policy can say what was done at none "
-                "of them: choose another policy.codec, or another set"
-            )
-        first = {prepared[place].task.template.id: prepared[place] for place in reversed(kept)}
-        for state in first.values():
-            self._check_seen(state)
+            self._refuse(prepared, missing)
+        self._check_first(prepared[place] for place in kept)
         return Learnable(
             states=self._prepared(self._training.chosen(kept)),
             places=tuple(kept),
             left_out=tuple(missing.most_common()),
         )
+
+    def _refuse(self, prepared: PreparedStates, missing: Counter[str]) -> Never:
+        """Say why nothing can be said: what the policy does not see, where it is that, else what was done."""
+        self._check_first(prepared)
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in missing.most_common())
+        fix = "policy.codec" if self._screen is None else "policy.model"  # the pixel policy has one codec
+        verbs = " more of policy.verbs," if self._verbs_left_out else ""
+        raise ConfigError(
+            f"{self._set.folder} has {len(prepared)} training states, and the policy can say what was done at none "
+            f"of them ({kinds}): choose{verbs} another {fix}, or another set"
+        )
+
+    def _check_first(self, states: Iterable[RecordedState]) -> None:
+        """Look at the first state of each template."""
+        first: dict[TemplateId, RecordedState] = {}
+        for state in states:
+            first.setdefault(state.task.template.id, state)
+        for state in first.values():
+            self._check_seen(state)
 
     def _check_seen(self, state: RecordedState) -> None:
         """A policy that is shown neither elements nor a screenshot would learn to guess."""
@@ -162,6 +171,20 @@ def chosen_templates(states: RecordedSet, wanted: Sequence[str]) -> tuple[Templa
             raise ConfigError(f"recorded.templates: {states.folder} has no states of {name!r}; {hint}")
     shape = recorded_task("any", 0).template
     return tuple(replace(shape, id=TemplateId(known[name])) for name in wanted or known)
+
+
+def require_states(states: RecordedSet, split: Split, templates: Collection[Template] = ()) -> None:
+    """Raise a `ConfigError` where there is no state on that side, of these templates or of all; reads no state."""
+    if len(states.of(split, templates=[template.id for template in templates])):
+        return
+    names = [template.id.removeprefix(PREFIX) for template in templates]
+    of = f" of {', '.join(names)}" if 0 < len(names) < len(states.templates) else ""
+    if split is Split.HELD_OUT:
+        raise ConfigError(f"{states.folder} holds out no state{of} to evaluate on: make it with --held-out above 0")
+    raise ConfigError(
+        f"{states.folder} has no training states{of}: all that it holds{of} are held out; make it again with "
+        "--held-out below 1"
+    )
 
 
 def open_set(config: RunConfig) -> RecordedSet | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cairn.app.environments import build_environment, choose_templates, require_browser
 from cairn.app.ranks import Company
-from cairn.app.recorded import Recording, chosen_templates, open_set, with_own_set
+from cairn.app.recorded import Recording, chosen_templates, open_set, require_states, with_own_set
 from cairn.app.rewards import check_formats
 from cairn.app.snapshots import SnapshotCounts, put_to_rest, with_snapshots
 from cairn.app.stored import open_stored
@@ -42,6 +42,7 @@ from cairn.store.blobs import BorrowingBlobs
 from cairn.store.events import FanOut, TensorBoardSink
 from cairn.store.run import RunWriter, open_run
 from cairn.testing.memory import MemoryBlobs
+from cairn.train.checkpoint import existing
 
 if TYPE_CHECKING:
     from cairn.app.brain import Brain
@@ -107,8 +108,6 @@ async def _opened(request: TrainRequest, config: RunConfig, meeting: "Meeting | 
         events = FanOut([run.events, SnapshotCounts(run.count), *request.sinks, *([board] if board else [])])
         try:
             record = None if states is None else Recording(states, codec=brain.codec, config=config)
-            if record is not None and config.offline:
-                record.require_held_out()
             learnable = None if record is None else record.learnable()
             if learnable is not None:
                 events.emit(notice(str(learnable)))
@@ -177,7 +176,10 @@ def check_ready(config: RunConfig) -> None:
     """Raise what is wrong with a recipe, or with this machine for it, as far as that is quick to see."""
     states = open_set(config)
     if states is not None:
-        chosen_templates(states, config.recorded.templates)
+        templates = chosen_templates(states, config.recorded.templates)
+        require_states(states, Split.TRAIN, templates)
+        if config.offline:
+            require_states(states, Split.HELD_OUT, templates)
     if not config.offline or config.recorded.collects:
         blobs = MemoryBlobs()
         choose_templates(build_environment(config.environment, blobs=blobs), config.environment.templates)
@@ -207,9 +209,18 @@ def config_of(folder: Path) -> RunConfig:
 
 
 def saved_policy(folder: Path, name: str) -> Path:
-    """The directory of a run's checkpoint; `latest` is the one that the run would go on from."""
+    """The directory of a run's checkpoint; `latest` is the one that the run would go on from.
+
+    Where there is none of that name, a `ConfigError` lists those that there are.
+    """
     found = progress_file.read(folder / PROGRESS).checkpoint if name == "latest" else name
-    return folder / CHECKPOINTS / (found or name)
+    home = folder / CHECKPOINTS
+    try:
+        return existing(home / (found or name))
+    except ConfigError as error:
+        there = sorted({path.stem for path in home.glob("*") if path.is_dir() and path.suffix in {"", ".old"}})
+        fix = f"the run has: {', '.join(there)}" if there else "nothing is saved in this run yet"
+        raise ConfigError(f"{error}; {fix}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +258,11 @@ async def _evaluate_recorded(request: EvaluateRequest) -> tuple[EvaluationReport
     states = open_set(request.config)
     if states is None:
         raise ConfigError("recorded.path is unset: there are no states to evaluate on")
+    if request.split is Split.HELD_OUT:
+        require_states(states, Split.HELD_OUT, chosen_templates(states, request.config.recorded.templates))
     brain = open_brain(request.config, blobs=states.blobs, saved=request.saved)
     try:
         record = Recording(states, codec=brain.codec, config=request.config)
-        if request.split is Split.HELD_OUT:
-            record.require_held_out()
         environment = RecordedEnvironment(templates=record.templates)
         runner = build_runner(request.config, environment=environment, brain=brain, events=FanOut(list(request.sinks)))
         evaluator = build_recorded_evaluator(request.config, brain, runner, record)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cairn.algo.selection import UI_R1_MIX, Answered, bottlenecks, difficult, diverse, undecided
 from cairn.app.datasets import write_subset
-from cairn.app.recorded import PreparedStates, Recording
+from cairn.app.recorded import PreparedStates, Recording, require_states
 from cairn.app.run import open_brain
 from cairn.app.training import build_runner
 from cairn.config.recipe import RunConfig, answering
@@ -24,6 +24,7 @@ from cairn.rollout.runner import RolloutRunner
 from cairn.store.events import FanOut
 from cairn.store.recorded import Manifest, RecordedSet, require_no_set
 
+_UI_R1_SIZE = 136  # states that it was trained on
 _BLOCK = 64  # states that are asked about at once
 
 
@@ -45,7 +46,13 @@ class SelectRequest:
     saved: Path  # its weights
     out: Path
     answers: int | None = None  # at each state; None: as published, ten for `gui-r1`, else one greedy one
-    size: int = 136  # of `ui-r1`
+    size: int | None = None  # of `ui-r1`; None: as published
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.rule is not Rule.UI_R1:
+            raise ConfigError(f"--size is of --rule ui-r1: {self.rule} keeps every state that it finds worth it")
+        if self.rule is Rule.GUI_R1 and self.answers == 1:
+            raise ConfigError("--rule gui-r1 needs --answers 2 or more: it keeps what is answered right and wrong both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +77,7 @@ async def select(request: SelectRequest, *, progress: Told = _silent) -> Selecte
     """Ask the policy at every training state, and write those that the rule keeps, with all held-out ones."""
     require_no_set(request.out)
     found = RecordedSet(request.folder)
+    require_states(found, Split.TRAIN)
     config = answering(request.config, request.folder)
     brain = open_brain(config, blobs=found.blobs, saved=request.saved)
     try:
@@ -111,7 +119,7 @@ def _kept(
         case Rule.UI_R1:
             ranked = [place for place in difficult(goal) if sound(states[place].start)]
             kinds = [state.kind for state in states]
-            return diverse(ranked, kinds, size=request.size, mix=UI_R1_MIX)
+            return diverse(ranked, kinds, size=request.size or _UI_R1_SIZE, mix=UI_R1_MIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,7 +174,7 @@ def select(
     answers: Annotated[
         int | None, typer.Option(min=1, help="At each state; default: 10 for gui-r1, else a greedy one.")
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="States to keep, of ui-r1.")] = 136,
+    size: Annotated[int | None, typer.Option(min=1, help="States to keep, of ui-r1; default: 136.")] = None,
 ) -> None:
     """Keep the training states that are worth learning at, by what a policy answers there, and all held-out ones.
 

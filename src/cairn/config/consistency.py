@@ -3,12 +3,23 @@
 from cairn.config.stored import StoredOptions
 from cairn.config.tables import AdaptiveTable, CriticOptions, ReinforcementOptions, ReplayTable, TrackOptions
 
+CORRECTION_BOUNDS: dict[str, tuple[float | None, float]] = {
+    "token_truncated": (None, 2.0),
+    "token_masked": (0.5, 5.0),
+    "sequence_truncated": (None, 2.0),
+    "sequence_masked": (0.0, 3.0),
+    "geometric_mask": (0.999, 1.002),
+}
+"""The published bounds of each correction's weights, as the learner has them; None: it has no lower one."""
+
 
 def check_estimation(options: ReinforcementOptions) -> None:
     """Raise a `ValueError` where keys do not go together, or one would be passed over in silence."""
     name = f'reinforcement.estimator = "{options.estimator}"'
     _check_own_keys(options, name)
     _check_compared(options, name)
+    _check_loss(options)
+    _check_correction(options)
 
 
 def check_stored(options: ReinforcementOptions, stored: StoredOptions) -> None:
@@ -76,3 +87,43 @@ def _check_compared(options: ReinforcementOptions, name: str) -> None:
         raise ValueError('reinforcement.anchors = "picture" compares turns, and recorded states have one answer each')
     if options.weight_floor > options.weight_cap:
         raise ValueError("reinforcement.weight_floor must not be above reinforcement.weight_cap")
+
+
+def _check_loss(options: ReinforcementOptions) -> None:
+    if options.prefers and options.estimator != "grpo":  # the default, which nobody needs to have chosen
+        raise ValueError(
+            f'reinforcement.loss = "{options.loss}" needs reinforcement.estimator unset: it compares pairs, and '
+            f'"{options.estimator}" would estimate advantages for nobody'
+        )
+    if options.dual_clip is not None and options.loss != "ppo":
+        raise ValueError(f'reinforcement.dual_clip is of reinforcement.loss = "ppo", not "{options.loss}"')
+    normed = "seq_mean_token_sum_norm"
+    if options.norm is None and options.aggregation == normed:
+        raise ValueError(
+            f'reinforcement.aggregation = "{normed}" needs reinforcement.norm, such as the longest answer that can be '
+            "sampled"
+        )
+    if options.norm is not None and options.aggregation != normed:
+        raise ValueError(
+            f'reinforcement.norm is of reinforcement.aggregation = "{normed}", not "{options.aggregation}"'
+        )
+
+
+def _check_correction(options: ReinforcementOptions) -> None:
+    low, high = options.correction_low, options.correction_high
+    if options.correction not in CORRECTION_BOUNDS:
+        if low is not None or high is not None:
+            raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
+        return
+    name = f'reinforcement.correction = "{options.correction}"'
+    least, most = CORRECTION_BOUNDS[options.correction]
+    if least is None:
+        if low is not None:
+            raise ValueError(f"{name} needs reinforcement.correction_low unset: it has an upper bound alone")
+        return
+    least, most = least if low is None else low, most if high is None else high
+    if least > most:
+        raise ValueError(
+            "reinforcement.correction_low must not be above reinforcement.correction_high; "
+            f"{name} has {least:g} and {most:g}, where what is unset is as published"
+        )

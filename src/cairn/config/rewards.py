@@ -18,7 +18,7 @@ class _Term(Table):
 
     name: str = ""
     """In the store and in events; default: its kind."""
-    weight: float = Field(default=1.0, allow_inf_nan=False)
+    weight: float = 1.0
     needs: list[str] = Field(default_factory=list)
     """Earlier terms that must have a value of 1; else this one is worth nothing."""
     unless: list[str] = Field(default_factory=list)
@@ -66,7 +66,7 @@ class OverlongTerm(_Term):
     kind: Literal["overlong"]
     limit: int = Field(ge=1)
     buffer: int = Field(ge=1)
-    factor: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    factor: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

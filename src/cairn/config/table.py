@@ -4,6 +4,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Table(BaseModel):
-    """A TOML table: frozen, and strict about unknown keys and types."""
+    """A TOML table: frozen, strict about unknown keys and types, and without infinite numbers or NaN."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -229,11 +229,6 @@ class ReinforcementOptions(EstimationOptions):
         """Raise a `ValueError` where keys do not go together, or one would be passed over in silence."""
         if self.groups_at_most is not None and self.groups_at_most < self.groups_per_update:
             raise ValueError("reinforcement.groups_at_most must not be below reinforcement.groups_per_update")
-        low, high = self.correction_low, self.correction_high
-        if self.correction in {"none", "recomputed"} and not low is high is None:
-            raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
-        if low is not None and high is not None and low > high:
-            raise ValueError("reinforcement.correction_low must not be above reinforcement.correction_high")
         self._check_reference()
         for unheard, wanted in (
             ("kl = 0", self.kl > 0),

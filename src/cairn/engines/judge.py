@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from cairn.codecs.thinking import Message
 from cairn.engines.chat import ChatEndpoint
@@ -63,6 +63,14 @@ class ChatJudge:
 class _Said(BaseModel):
     score: float = Field(allow_inf_nan=False)
     reason: str = ""
+
+    @field_validator("score", mode="before")
+    @classmethod
+    def _a_number(cls, given: object) -> object:
+        """Pydantic would take `true` for 1, which of marks up to 10 is nearly the worst."""
+        if isinstance(given, bool):
+            raise ValueError("a mark is a number")  # noqa: TRY004  what pydantic tells apart
+        return given
 
 
 def read_opinion(said: str, *, best: float) -> Opinion | None:

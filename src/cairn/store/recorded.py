@@ -10,12 +10,12 @@
 `set.json` is written last: a folder without it holds no set, or one that was not finished.
 """
 
+import contextlib
 import hashlib
 import shutil
 import zlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, overload
@@ -135,7 +135,7 @@ class RecordedWriter:
         require_no_set(folder)
         self._folder = folder
         self._origin = origin
-        self._pictures_before = (folder / "blobs").exists()
+        self._made = [path for path in (folder / "blobs", folder) if not path.exists()]  # the rest is somebody else's
         self.blobs = BlobFolder(folder / "blobs")
         with writing(folder / "states.jsonl"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -189,16 +189,17 @@ class RecordedWriter:
         return manifest
 
     def abandon(self) -> None:
-        """Leave no set, and nothing of what was written. Idempotent, and harmless after `finish`."""
+        """Leave the folder without a set, and without what was written for one. Harmless after `finish`."""
         self._file.close()
         if holds_set(self._folder):
             return
-        for name in ("states.jsonl", "index.parquet"):
-            (self._folder / name).unlink(missing_ok=True)
-        if not self._pictures_before:
-            shutil.rmtree(self._folder / "blobs", ignore_errors=True)
-        with suppress(OSError):  # other things lie there
-            self._folder.rmdir()
+        with contextlib.suppress(OSError):  # what cannot be removed is no set either
+            for name in ("states.jsonl", "index.parquet"):
+                (self._folder / name).unlink(missing_ok=True)
+            if self._folder / "blobs" in self._made:
+                shutil.rmtree(self._folder / "blobs", ignore_errors=True)
+            if self._folder in self._made:
+                self._folder.rmdir()  # unless something else is in it
 
     def _flush(self) -> None:
         if not self._way:

@@ -201,10 +201,18 @@ def open_run(path: Path | str) -> Run:
         info = _INFO.validate_json((folder / "run.json").read_bytes())
         recipe = (folder / "recipe.toml").read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
+        if stages := _stages(folder):
+            which = f"give the folder of one of its stages: {', '.join(map(str, stages))}"
+            raise ConfigError(f"{folder} holds a run with stages, and no run of its own: {which}") from None
         raise ConfigError(f"{folder} holds no run: {Path(error.filename).name} is missing") from None
     except ValidationError as error:
         raise StoreError(f"{folder / 'run.json'} is damaged: {error.errors()[0]['msg']}") from error
     return Run(path=folder, recipe=recipe, info=info)
+
+
+def _stages(folder: Path) -> list[Path]:
+    """The stages that have begun in a folder: each is a run, with its recipe beside it."""
+    return sorted(run.parent for run in folder.glob("*/run.json") if Path(f"{run.parent}.toml").is_file())
 
 
 def recount(saved: Ledger, groups: Iterator[ScoredGroup]) -> Ledger:
