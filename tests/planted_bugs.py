@@ -548,7 +548,7 @@ BUGS = [
         ("tests/formats",),
         ("right / self.width", "right / self.height"),
         ("y / self.height)", "y / self.width)"),
-        ("min(inside, key=", "max(inside, key="),
+        ("min((b for b in inside", "max((b for b in inside"),
     ),
     *_bugs(
         "rollout/recovery.py",
@@ -584,7 +584,7 @@ BUGS = [
     *_bugs(
         "store/run.py",
         ("tests/store/test_run.py",),
-        ("self.count(ledgers.of_groups(self._keep_unfinished()))", "self._keep_unfinished()"),
+        ("self.count(ledgers.of_groups(self._keep_unfinished(self._newest)))", "self._keep_unfinished(self._newest)"),
     ),
     *_bugs(
         "schedule/adaptive.py",
