@@ -28,7 +28,7 @@ from cairn.data.action import (
     Wait,
 )
 from cairn.data.ids import ElementId
-from cairn.data.matching import Matching, PlaceRule, TextRule, token_f1
+from cairn.data.matching import Matching, PlaceRule, TextRule, element_under, token_f1
 from cairn.data.observation import Box, Element, Observation
 from cairn.errors import ConfigError
 
@@ -41,6 +41,13 @@ SEEN = Observation(image=None, elements=(BUTTON, FIELD), accessibility="", url="
 PAPER = Matching()
 ONE, TWO, GONE = ElementId(1), ElementId(2), ElementId(9)
 HERE, NEAR, FAR = Point(0.5, 0.5), Point(0.55, 0.45), Point(0.551, 0.5)
+
+
+def test_what_cannot_be_operated_is_never_the_element_under_a_place() -> None:
+    label = replace(BUTTON, id=ElementId(3), interactive=False, box=Box(left=0.49, top=0.49, width=0.02, height=0.02))
+    seen = replace(SEEN, elements=(BUTTON, label))
+    assert element_under(HERE, seen) == ONE
+    assert element_under(HERE, replace(SEEN, elements=(label,))) is None
 
 
 @pytest.mark.parametrize("kind", [Click, DoubleClick, RightClick, LongPress, Hover])

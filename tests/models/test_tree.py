@@ -22,6 +22,7 @@ def test_every_shared_token_is_there_once(sequences: list[np.ndarray]) -> None:
     trees = token_trees(sequences)
     assert sum(len(tree) for tree in trees) == len(prefixes(sequences))
     assert sorted(i for tree in trees for i in tree.sequences) == list(range(len(sequences)))
+    assert len(trees) == len({int(sequence[0]) for sequence in sequences})  # what shares nothing is packed by itself
 
 
 @given(SEQUENCES, st.integers(0, 30))
