@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cairn.data.ids import TaskId
@@ -65,6 +65,8 @@ def test_a_set_holds_what_was_added_and_keeps_each_task_on_one_side(
 
 
 @given(st.integers(1, 40), st.floats(0, 1), st.integers(0, 9))
+@example(3, 0.99, 0)  # one task of each template is left to learn from
+@example(3, 0.01, 0)  # and one is held out
 def test_the_division_holds_out_its_share_of_every_template(count: int, share: float, seed: int) -> None:
     tasks = [recorded_task(template, n) for template in ("a", "b") for n in range(count)]
     held_out = Division(held_out=share, seed=seed).divide(tasks)
@@ -158,6 +160,14 @@ def test_damage_is_noticed_wherever_it_is(tmp_path: Path, name: str, at: float) 
     (hurt / name).write_bytes(data)
     with pytest.raises((StoreError, ConfigError)):
         verify(hurt)
+
+
+def test_a_state_that_was_changed_and_still_reads_well_is_damage(tmp_path: Path) -> None:
+    states = written(tmp_path / "set", [state(n, 0) for n in range(3)], held_out=0)
+    path = tmp_path / "set" / "states.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"t 1 0", b"t 1 9"))
+    with pytest.raises(StoreError, match="not the one that was written"):
+        list(states.of(Split.TRAIN))
 
 
 def test_another_schema_is_refused_by_name(tmp_path: Path) -> None:
