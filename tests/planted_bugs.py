@@ -585,6 +585,7 @@ BUGS = [
         "store/run.py",
         ("tests/store/test_run.py",),
         ("self.count(ledgers.of_groups(self._keep_unfinished(self._newest)))", "self._keep_unfinished(self._newest)"),
+        ("self._newest = group", "pass"),
     ),
     *_bugs(
         "schedule/adaptive.py",

@@ -1,3 +1,4 @@
+import errno
 import json
 import math
 import os
@@ -24,6 +25,7 @@ from cairn.store.events import FanOut, JsonlSink, TensorBoardSink, read_events
 from cairn.store.ledger import read_ledger, write_ledger
 from cairn.store.lock import RunLock
 from cairn.store.run import RunWriter
+from cairn.store.unfinished import Unfinished
 from cairn.testing.groups import played_group
 from cairn.testing.memory import MemoryEvents
 from cairn.testing.same import same_groups
@@ -215,6 +217,22 @@ def test_a_death_between_storing_a_group_and_saying_so_doubles_nothing(tmp_path:
         killed = as_killed(writer.path)
     with RunWriter.resume(killed) as writer:
         assert same_groups(writer.trajectories.read(), [group])
+
+
+def test_a_run_that_is_closed_when_that_could_not_be_said_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Unfinished, _group: GroupId) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    group = group_with_losses()
+    with begin(tmp_path) as writer:
+        for result in results(group):
+            writer.note(result)
+        monkeypatch.setattr(Unfinished, "complete", full)
+        with pytest.raises(OSError, match="no space left"):
+            writer.record(group)
+    assert same_groups(cairn.open_run(tmp_path), [group])
 
 
 def test_what_siblings_changed_of_a_reward_makes_it_no_other_trajectory(tmp_path: Path) -> None:

@@ -1,16 +1,8 @@
 """Which keys of `[reinforcement]` and of what it learns from go together."""
 
+from cairn.algo.correction_bounds import PUBLISHED_BOUNDS
 from cairn.config.stored import StoredOptions
 from cairn.config.tables import AdaptiveTable, CriticOptions, ReinforcementOptions, ReplayTable, TrackOptions
-
-CORRECTION_BOUNDS: dict[str, tuple[float | None, float]] = {
-    "token_truncated": (None, 2.0),
-    "token_masked": (0.5, 5.0),
-    "sequence_truncated": (None, 2.0),
-    "sequence_masked": (0.0, 3.0),
-    "geometric_mask": (0.999, 1.002),
-}
-"""The published bounds of each correction's weights, as the learner has them; None: it has no lower one."""
 
 
 def check_estimation(options: ReinforcementOptions) -> None:
@@ -111,12 +103,12 @@ def _check_loss(options: ReinforcementOptions) -> None:
 
 def _check_correction(options: ReinforcementOptions) -> None:
     low, high = options.correction_low, options.correction_high
-    if options.correction not in CORRECTION_BOUNDS:
+    if options.correction not in PUBLISHED_BOUNDS:
         if low is not None or high is not None:
             raise ValueError("bounds without reinforcement.correction: choose one, such as token_masked")
         return
     name = f'reinforcement.correction = "{options.correction}"'
-    least, most = CORRECTION_BOUNDS[options.correction]
+    least, most = PUBLISHED_BOUNDS[options.correction]
     if least is None:
         if low is not None:
             raise ValueError(f"{name} needs reinforcement.correction_low unset: it has an upper bound alone")

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from cairn.algo import corrections, kl, losses
+from cairn.algo.correction_bounds import PUBLISHED_BOUNDS
 from cairn.train.examples import Tokens
 
 KlEstimator = Literal["k1", "k2", "k3"]
@@ -15,15 +16,6 @@ Loss = Literal["ppo", "gspo", "cispo", "reinforce", "sapo"]
 Correction = Literal[
     "none", "recomputed", "token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"
 ]
-
-_PUBLISHED: dict[Correction, tuple[float, float]] = {
-    "token_truncated": (0.0, 2.0),
-    "token_masked": (0.5, 5.0),
-    "sequence_truncated": (0.0, 2.0),
-    "sequence_masked": (0.0, 3.0),
-    "geometric_mask": (0.999, 1.002),
-}
-"""Between which bounds weights are kept, where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +57,8 @@ def correction_weights(
     """
     if objective.correction == "none" or objective.correction == "recomputed":
         return torch.ones_like(log_ratio)
-    low, high = _PUBLISHED[objective.correction]
-    low = low if objective.correction_low is None else objective.correction_low
+    low, high = PUBLISHED_BOUNDS[objective.correction]
+    low = (low or 0.0) if objective.correction_low is None else objective.correction_low
     high = high if objective.correction_high is None else objective.correction_high
     match objective.correction:
         case "token_truncated":

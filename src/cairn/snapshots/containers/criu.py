@@ -15,11 +15,9 @@ from cairn.snapshots.containers.cgroups import ControlGroup
 FOLDER_VARIABLE = "CAIRN_FOLDER"
 """For hook.sh: the container's folder."""
 
-PASSING = ("In-flight connection", "Zombies with threads are not supported")
-"""What criu declines and is over in a moment: a connection that is being made, a process that is ending."""
-
 _DUMP_SECONDS = 60.0
 _ANSWER_SECONDS = 20.0
+_PASSING = ("In-flight connection", "Zombies with threads are not supported")
 _ATTEMPTS = 5
 _PAUSE = 0.02
 _EXTERNAL = "containerNet"
@@ -90,6 +88,11 @@ def _empty(image: Path) -> None:
         raise DeclinedError(f"the container could not be saved to {image}: {error.strerror}") from error
 
 
+def declined_for_now(log: str) -> bool:
+    """Whether what criu declined is over in a moment: a connection that is being made, a process that is ending."""
+    return any(reason in log for reason in _PASSING)
+
+
 def network_lock(program: Path) -> str:
     """What criu holds a network still with, while it saves or restores the connections in it: its option's value.
 
@@ -107,7 +110,7 @@ def network_lock(program: Path) -> str:
 def _passing(code: int, log: str, image: Path) -> bool:
     """Whether it may be saved in a moment. Messages on their way are saved, and criu may not thaw them."""
     if code:
-        return any(reason in log for reason in PASSING)
+        return declined_for_now(log)
     return any(image.glob("sk-queues*.img"))
 
 

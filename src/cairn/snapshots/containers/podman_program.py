@@ -12,7 +12,7 @@ from typing import Protocol
 
 from cairn.errors import SessionError
 from cairn.scratch import OWNER_VARIABLE, mark
-from cairn.snapshots.containers.criu import PASSING, DeclinedError, network_lock
+from cairn.snapshots.containers.criu import DeclinedError, declined_for_now, network_lock
 from cairn.snapshots.containers.empty_image import NAME as IMAGE
 from cairn.snapshots.containers.family import children_of
 from cairn.snapshots.containers.yard import Limits
@@ -177,7 +177,7 @@ class Podman:
             log = self._log_of_dump(identity)
             if not any(ending in log for ending in _UNHARMED):
                 raise SessionError(f"the container could not be saved: {_last(said)}")
-            if not any(reason in log for reason in PASSING) or attempt == _ATTEMPTS:
+            if not declined_for_now(log) or attempt == _ATTEMPTS:
                 raise DeclinedError(
                     f"the container could not be saved, attempt {attempt}: {_errors(log) or _last(said)}"
                 )

@@ -1,9 +1,9 @@
-"""The bounds that a recipe is checked against are those that its learner has."""
+"""Bounds of a correction that are unset are the published ones."""
 
 import pytest
 import torch
 
-from cairn.config.consistency import CORRECTION_BOUNDS
+from cairn.algo.correction_bounds import PUBLISHED_BOUNDS
 from cairn.train.objective import Correction, Objective, correction_weights
 
 RATIOS = torch.cat([torch.linspace(0.01, 8.0, 800), torch.linspace(0.99, 1.01, 800)]).log()
@@ -14,7 +14,7 @@ EACH = torch.arange(RATIOS.shape[0])  # a sequence for every token
     "correction", ["token_truncated", "token_masked", "sequence_truncated", "sequence_masked", "geometric_mask"]
 )
 def test_the_published_bounds_are_those_of_the_learner(correction: Correction) -> None:
-    low, high = CORRECTION_BOUNDS[correction]
+    low, high = PUBLISHED_BOUNDS[correction]
 
     def weights(low: float | None, high: float | None) -> torch.Tensor:
         objective = Objective(correction=correction, correction_low=low, correction_high=high)
